@@ -1,1 +1,3 @@
 //! dataplane
+
+pub mod wire;
