@@ -1,3 +1,4 @@
 //! dataplane
 
+pub mod sys;
 pub mod wire;
