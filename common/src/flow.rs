@@ -1,0 +1,254 @@
+//! Which fields of a packet choose its row.
+//!
+//! The flow hash is SipHash-2-4, with the table's key, over the enabled ones of
+//!
+//! ```text
+//! source address ‖ destination address ‖ source port ‖ destination port
+//! ```
+//!
+//! in that order and as they lie on the wire (4 or 16 octets an address, 2 a port, network order). The row is the low
+//! bits of the hash. A packet without ports (an echo request, a fragment) leaves them out; if that leaves nothing,
+//! both addresses are taken, so that such a packet always has a row.
+
+use crate::hash::SipKey;
+use std::fmt;
+use std::net::IpAddr;
+
+/// Octets of the largest key: two IPv6 addresses and two ports.
+const MAX_KEY: usize = 36;
+
+/// A set of packet fields.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct HashFields(u8);
+
+impl HashFields {
+    /// No field: for `alt_hash_fields`, no second look-up.
+    pub const NONE: Self = Self(0);
+    /// The client's address.
+    pub const SRC_ADDR: Self = Self(1);
+    /// The VIP.
+    pub const DST_ADDR: Self = Self(2);
+    /// The client's port.
+    pub const SRC_PORT: Self = Self(4);
+    /// The VIP's port.
+    pub const DST_PORT: Self = Self(8);
+    /// What is hashed unless the configuration says otherwise: client address and port.
+    pub const DEFAULT: Self = Self(1 | 4);
+
+    const NAMES: [(Self, &str); 4] = [
+        (Self::SRC_ADDR, "src_addr"),
+        (Self::DST_ADDR, "dst_addr"),
+        (Self::SRC_PORT, "src_port"),
+        (Self::DST_PORT, "dst_port"),
+    ];
+
+    /// The set with these bits (1 source address, 2 destination address, 4 source port, 8 destination port), if
+    /// there are no others.
+    pub const fn from_bits(bits: u8) -> Option<Self> {
+        if bits < 16 { Some(Self(bits)) } else { None }
+    }
+
+    /// The bits, as in the table file.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The field of that name in configurations.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(field, _)| *field)
+    }
+
+    /// The fields of both sets.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Are all of `other`'s fields in this set?
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Is no field in it?
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Does it hold a port? Such a set cannot place fragments.
+    pub const fn has_port(self) -> bool {
+        self.0 & (Self::SRC_PORT.0 | Self::DST_PORT.0) != 0
+    }
+
+    /// The fields that a packet without ports has: the addresses of this set, or both if there are none.
+    #[must_use]
+    pub const fn without_ports(self) -> Self {
+        match self.0 & (Self::SRC_ADDR.0 | Self::DST_ADDR.0) {
+            0 => Self(Self::SRC_ADDR.0 | Self::DST_ADDR.0),
+            addresses => Self(addresses),
+        }
+    }
+
+    /// Names of the fields, in the order in which they are hashed.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES.into_iter().filter(move |(field, _)| self.contains(*field)).map(|(_, name)| name)
+    }
+}
+
+impl fmt::Display for HashFields {
+    /// `[src_addr, src_port]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.names().collect();
+        write!(f, "[{}]", names.join(", "))
+    }
+}
+
+impl fmt::Debug for HashFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The fields of one packet, seen from the client: its source is the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowKey {
+    /// The client.
+    pub src_addr: IpAddr,
+    /// The VIP.
+    pub dst_addr: IpAddr,
+    /// The client's port and the VIP's, where the packet has any.
+    pub ports: Option<(u16, u16)>,
+}
+
+/// The octets that are hashed: those of `input.as_slice()`.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowInput {
+    octets: [u8; MAX_KEY],
+    len: usize,
+}
+
+impl FlowInput {
+    /// The octets in hash order.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        self.octets.get(..self.len).unwrap_or_default()
+    }
+
+    #[inline]
+    fn push<const N: usize>(&mut self, field: [u8; N]) {
+        if let Some(free) = self.octets.get_mut(self.len..).and_then(|free| free.first_chunk_mut::<N>()) {
+            *free = field;
+            self.len += N;
+        }
+    }
+
+    #[inline]
+    fn push_address(&mut self, address: IpAddr) {
+        match address {
+            IpAddr::V4(v4) => self.push(v4.octets()),
+            IpAddr::V6(v6) => self.push(v6.octets()),
+        }
+    }
+}
+
+impl FlowKey {
+    /// The octets of `fields`, in hash order.
+    #[inline]
+    pub fn input(&self, fields: HashFields) -> FlowInput {
+        let fields = if self.ports.is_some() { fields } else { fields.without_ports() };
+        let mut input = FlowInput { octets: [0; MAX_KEY], len: 0 };
+        if fields.contains(HashFields::SRC_ADDR) {
+            input.push_address(self.src_addr);
+        }
+        if fields.contains(HashFields::DST_ADDR) {
+            input.push_address(self.dst_addr);
+        }
+        if let Some((src, dst)) = self.ports {
+            if fields.contains(HashFields::SRC_PORT) {
+                input.push(src.to_be_bytes());
+            }
+            if fields.contains(HashFields::DST_PORT) {
+                input.push(dst.to_be_bytes());
+            }
+        }
+        input
+    }
+
+    /// Hashes `fields` of this packet with a table's key.
+    #[inline]
+    pub fn hash(&self, key: SipKey, fields: HashFields) -> FlowHash {
+        FlowHash(key.hash(self.input(fields).as_slice()))
+    }
+}
+
+/// The hash of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowHash(pub u64);
+
+impl FlowHash {
+    /// The row of a table with `rows` rows, a power of two.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the row is the low bits of the hash")]
+    pub const fn row(self, rows: u32) -> u32 {
+        self.0 as u32 & rows.wrapping_sub(1)
+    }
+
+    /// UDP source port of the outer header: `0x8000 | ((hash ^ client_port) & 0x7fff)`. It spreads flows over receive
+    /// queues, and differs for two flows of one client even where only addresses are hashed.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "fifteen low bits are wanted")]
+    pub const fn outer_source_port(self, client_port: u16) -> u16 {
+        0x8000 | ((self.0 as u16 ^ client_port) & 0x7fff)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(src: &str, port: u16, dst: &str) -> FlowKey {
+        FlowKey { src_addr: src.parse().unwrap(), dst_addr: dst.parse().unwrap(), ports: Some((port, 80)) }
+    }
+
+    #[test]
+    fn input_is_laid_out_as_on_the_wire() {
+        let flow = flow("10.11.12.13", 45_678, "1.1.1.1");
+        let all = HashFields::from_bits(15).unwrap();
+        assert_eq!(flow.input(all).as_slice(), [10, 11, 12, 13, 1, 1, 1, 1, 0xb2, 0x6e, 0, 80]);
+        assert_eq!(flow.input(HashFields::DEFAULT).as_slice(), [10, 11, 12, 13, 0xb2, 0x6e]);
+        assert_eq!(flow.input(HashFields::DST_PORT).as_slice(), [0, 80]);
+    }
+
+    #[test]
+    fn without_ports_the_addresses_remain() {
+        let echo = FlowKey { ports: None, ..flow("10.0.0.1", 0, "10.0.0.2") };
+        assert_eq!(echo.input(HashFields::DEFAULT).as_slice(), [10, 0, 0, 1]);
+        assert_eq!(echo.input(HashFields::DST_ADDR).as_slice(), [10, 0, 0, 2]);
+        assert_eq!(echo.input(HashFields::SRC_PORT).as_slice(), [10, 0, 0, 1, 10, 0, 0, 2]);
+    }
+
+    #[test]
+    fn the_largest_key_fits() {
+        let all = HashFields::from_bits(15).unwrap();
+        assert_eq!(flow("2001:db8::1", 1, "2001:db8::2").input(all).as_slice().len(), MAX_KEY);
+    }
+
+    #[test]
+    fn the_row_is_the_low_bits_and_the_port_the_low_fifteen() {
+        let hash = FlowHash(0x0089_72f1_657a_5cbd);
+        assert_eq!(hash.row(1 << 16), 0x5cbd);
+        assert_eq!(hash.row(1 << 22), 0x3a_5cbd);
+        assert_eq!(hash.outer_source_port(45_678), 0xeed3);
+    }
+
+    #[test]
+    fn every_set_of_fields_reads_back_by_name() {
+        for bits in 0..16 {
+            let fields = HashFields::from_bits(bits).unwrap();
+            let again =
+                fields.names().filter_map(HashFields::from_name).fold(HashFields::NONE, HashFields::with);
+            assert_eq!(again, fields);
+        }
+        assert_eq!(HashFields::from_bits(16), None);
+        assert_eq!(HashFields::DEFAULT.to_string(), "[src_addr, src_port]");
+    }
+}

@@ -1,0 +1,208 @@
+//! Rankings of many keys over one set of nodes.
+
+use super::{Node, score, weighted_score};
+
+/// Nodes laid out for scanning: in classes of equal weight, within a class by descending id.
+///
+/// That order makes ties resolve themselves: of equal scores the first one met has the greater id.
+#[derive(Clone, Debug)]
+pub struct NodeSet {
+    seeds: Vec<u64>,
+    slots: Vec<Slot>,
+    classes: Vec<Class>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// Position of the node in the list that was given.
+    node: usize,
+    /// The greater of two has the greater id.
+    id_rank: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Class {
+    weight: f64,
+    start: usize,
+    end: usize,
+}
+
+impl NodeSet {
+    /// Lays out `nodes`; positions in the ranking refer to this list. `O(n log n)`.
+    pub fn new(nodes: &[Node]) -> Self {
+        let mut by_id: Vec<usize> = (0..nodes.len()).collect();
+        by_id.sort_by_key(|&at| nodes.get(at).map(Node::id));
+        let mut entries: Vec<(&Node, Slot)> = (by_id.iter().enumerate())
+            .filter_map(|(id_rank, &node)| Some((nodes.get(node)?, Slot { node, id_rank })))
+            .collect();
+        entries.sort_by(|(a, at_a), (b, at_b)| {
+            a.weight().total_cmp(&b.weight()).then(at_b.id_rank.cmp(&at_a.id_rank))
+        });
+        let mut classes: Vec<Class> = Vec::new();
+        for (at, (node, _)) in entries.iter().enumerate() {
+            match classes.last_mut() {
+                Some(class) if class.weight == node.weight() => class.end = at + 1,
+                _ => classes.push(Class { weight: node.weight(), start: at, end: at + 1 }),
+            }
+        }
+        Self {
+            seeds: entries.iter().map(|(node, _)| node.seed()).collect(),
+            slots: entries.iter().map(|(_, slot)| *slot).collect(),
+            classes,
+        }
+    }
+
+    /// Number of nodes.
+    pub fn len(&self) -> usize {
+        self.seeds.len()
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.seeds.is_empty()
+    }
+}
+
+/// Ranks one key after another, node by node, without allocating.
+///
+/// ```
+/// use common::hrw::{Node, NodeSet, Ranker};
+/// use common::hash::hash_bytes;
+///
+/// let set = NodeSet::new(&["a", "b", "c"].map(Node::new));
+/// let mut ranker = Ranker::new(&set);
+/// ranker.start(hash_bytes(b"k2"));
+/// assert_eq!(ranker.next_node(), Some(1));
+/// assert_eq!(ranker.next_node(), Some(0));
+/// ```
+///
+/// Starting costs one score a node; each node asked for costs one pass over the scores of its class.
+#[derive(Clone, Debug)]
+pub struct Ranker<'set> {
+    set: &'set NodeSet,
+    scores: Vec<u64>,
+    heads: Vec<Option<Head>>,
+}
+
+/// The best node of a class that was not given out yet.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    slot: usize,
+    score: u64,
+    weighted: f64,
+    id_rank: usize,
+}
+
+impl Head {
+    /// Does it come before `other`, which is of another class?
+    fn beats(&self, other: &Self) -> bool {
+        (self.weighted, self.id_rank) > (other.weighted, other.id_rank)
+    }
+}
+
+impl<'set> Ranker<'set> {
+    /// A ranker over `set`; [`Ranker::start`] it with a key.
+    pub fn new(set: &'set NodeSet) -> Self {
+        Self { set, scores: vec![0; set.len()], heads: vec![None; set.classes.len()] }
+    }
+
+    /// Begins the ranking of the key whose [`hash_bytes`](crate::hash::hash_bytes) is `key_hash`.
+    pub fn start(&mut self, key_hash: u64) {
+        for (cell, seed) in self.scores.iter_mut().zip(&self.set.seeds) {
+            *cell = score(key_hash, *seed);
+        }
+        self.find_heads();
+    }
+
+    /// Begins a ranking by other scores: `score_of` is given a node's position.
+    pub fn start_with(&mut self, score_of: impl Fn(usize) -> u64) {
+        for (cell, slot) in self.scores.iter_mut().zip(&self.set.slots) {
+            *cell = score_of(slot.node);
+        }
+        self.find_heads();
+    }
+
+    /// The next node of the ranking; none after the last.
+    pub fn next_node(&mut self) -> Option<usize> {
+        let (class, head) = self.best_head()?;
+        let next = self.set.classes.get(class).and_then(|class| self.head(class, Some(head)));
+        if let Some(cell) = self.heads.get_mut(class) {
+            *cell = next;
+        }
+        self.set.slots.get(head.slot).map(|slot| slot.node)
+    }
+
+    fn best_head(&self) -> Option<(usize, Head)> {
+        let heads = self.heads.iter().enumerate().filter_map(|(class, head)| Some((class, (*head)?)));
+        heads.reduce(|best, next| if next.1.beats(&best.1) { next } else { best })
+    }
+
+    fn find_heads(&mut self) {
+        for at in 0..self.set.classes.len() {
+            let head = self.set.classes.get(at).and_then(|class| self.head(class, None));
+            if let Some(cell) = self.heads.get_mut(at) {
+                *cell = head;
+            }
+        }
+    }
+
+    /// The best node of a class, or the best of those that come after `last`.
+    fn head(&self, class: &Class, last: Option<Head>) -> Option<Head> {
+        let scores = self.scores.get(class.start..class.end)?;
+        let mut best: Option<(usize, u64)> = None;
+        for (slot, &score) in (class.start..).zip(scores) {
+            let eligible =
+                last.is_none_or(|last| score < last.score || (score == last.score && slot > last.slot));
+            if eligible && best.is_none_or(|(_, highest)| score > highest) {
+                best = Some((slot, score));
+            }
+        }
+        let (slot, score) = best?;
+        let id_rank = self.set.slots.get(slot)?.id_rank;
+        let only_class = self.set.classes.len() == 1;
+        let weighted = if only_class { 0.0 } else { weighted_score(score, class.weight) };
+        Some(Head { slot, score, weighted, id_rank })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scores of four bits: most are tied, and every tie must go to the greater id.
+    #[test]
+    fn ties_go_to_the_greater_id_wherever_it_stands() {
+        let ids = ["m", "c", "z", "a", "q", "b"];
+        for shift in 0..ids.len() {
+            let order: Vec<_> = (0..ids.len()).map(|i| ids[(i + shift) % ids.len()]).collect();
+            let nodes: Vec<_> = order.iter().map(|id| Node::new(*id)).collect();
+            let set = NodeSet::new(&nodes);
+            let mut ranker = Ranker::new(&set);
+            for key in 0..64u64 {
+                let coarse = |node: usize| (score(key, nodes[node].seed()) >> 60) & 3;
+                ranker.start_with(coarse);
+                let ranked: Vec<_> = std::iter::from_fn(|| ranker.next_node()).collect();
+                let mut expected: Vec<_> = (0..ids.len()).collect();
+                expected.sort_by(|&a, &b| (coarse(b), order[b]).cmp(&(coarse(a), order[a])));
+                assert_eq!(ranked, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn equal_weighted_scores_of_two_classes_go_to_the_greater_id() {
+        // The same score twice, and weights that differ by less than the rounding of the quotient.
+        let a = Node::weighted("a", 1.0).unwrap();
+        let b = Node::weighted("b", 1.0 - f64::EPSILON / 2.0).unwrap();
+        let tied = (0..10_000u64)
+            .map(|i| i << 50)
+            .find(|&s| weighted_score(s, a.weight()) == weighted_score(s, b.weight()));
+        let score = tied.expect("two neighbouring weights meet somewhere");
+        for nodes in [[a.clone(), b.clone()], [b, a]] {
+            let set = NodeSet::new(&nodes);
+            let mut ranker = Ranker::new(&set);
+            ranker.start_with(|_| score);
+            assert_eq!(ranker.next_node().map(|at| nodes[at].id()), Some("b"));
+        }
+    }
+}
