@@ -1,4 +1,5 @@
 //! dataplane
 
+pub mod pipeline;
 pub mod sys;
 pub mod wire;

@@ -1,0 +1,219 @@
+//! Frame in, verdict out: the whole policy, as one pure function.
+//!
+//! [`Pipeline::process`] reads a frame and the pipeline and writes to `out`; it allocates nothing, locks nothing,
+//! reads no clock and makes no system call. Two directors with equal pipelines answer equal frames alike.
+//!
+//! ```text
+//! frame ─► link header ─► IP header ─┬─ TCP, UDP ──► bind ─► table ─► hash ─► row ─► hops ─► encapsulated
+//!                                    ├─ ICMP error ─► the flow that it quotes, reversed ─┘
+//!                                    ├─ echo request ─► the addresses ──────────────────┘
+//!                                    ├─ fragment ─► the addresses, where that is enough ┘
+//!                                    └─ all else ─► pass
+//! ```
+//!
+//! Rules that hold throughout:
+//!
+//! - Only what is sent to a VIP is ever dropped or answered. All else passes to the host, broken or not: it is the
+//!   host's to judge.
+//! - What leaves has the link header of the next hop, which is prebuilt; tags of the client's frame are not copied.
+//!   An answer goes back the way that the frame came, tags included.
+//! - The checksum of an IPv4 header is checked before the packet is wrapped. In the tunnel nobody would look at it,
+//!   and a receiver that hands the packet on through a raw socket would replace it by a right one.
+//! - TTL and hop limit are not touched: client and server see each other at the distance they have.
+
+mod answer;
+mod compile;
+mod counters;
+mod encapsulate;
+mod fragment;
+mod icmp;
+mod underlay;
+mod verdict;
+
+use std::net::IpAddr;
+
+use common::{bind::Protocol, flow::FlowKey};
+
+pub use compile::Pipeline;
+pub use counters::Counters;
+pub use underlay::{Echo, Route, Underlay};
+pub use verdict::{Answer, DropReason, Encapsulated, PassReason, Verdict};
+
+use crate::wire::{
+    ethernet::{self, Frame},
+    ipv4, ipv6,
+    ports::Ports,
+    protocol,
+};
+
+/// An IP packet that was read and found whole.
+#[derive(Debug, Clone, Copy)]
+struct Packet<'a> {
+    /// Link header of the frame it came in.
+    link: &'a [u8],
+    /// Header and payload, without padding.
+    bytes: &'a [u8],
+    source: IpAddr,
+    destination: IpAddr,
+    /// Number of the IP version as a protocol: 4 or 41.
+    version: u8,
+    traffic_class: u8,
+    /// IPv4 identification, or the low half of the flow label: stands in for the client's port where there is none.
+    label: u16,
+    /// Whether an ICMP error may be sent about it.
+    answerable: bool,
+}
+
+impl Pipeline {
+    /// Decides about one frame. What the verdict says was written is in `out[..len]`; the rest of `out` is left as
+    /// it was. [`Pipeline::room`] says how large `out` must be.
+    #[inline]
+    pub fn process(&self, frame: &[u8], out: &mut [u8]) -> Verdict {
+        let Ok(link) = Frame::parse(frame) else { return Verdict::Pass(PassReason::Malformed) };
+        match link.ether_type {
+            ethernet::TYPE_IPV4 => self.process_v4(&link, out),
+            ethernet::TYPE_IPV6 => self.process_v6(&link, out),
+            _ => Verdict::Pass(PassReason::NotIp),
+        }
+    }
+
+    #[inline]
+    fn process_v4(&self, link: &Frame<'_>, out: &mut [u8]) -> Verdict {
+        let Ok(header) = ipv4::View::parse(link.payload) else { return Verdict::Pass(PassReason::Malformed) };
+        let Some((bytes, payload)) = split(link.payload, header.header_len(), header.total_len()) else {
+            return self.cut_short(header.destination().into(), header.protocol());
+        };
+        let packet = Packet {
+            link: link.header(),
+            bytes,
+            source: header.source().into(),
+            destination: header.destination().into(),
+            version: protocol::IPV4,
+            traffic_class: header.traffic_class(),
+            label: header.identification(),
+            answerable: !header.is_later_fragment(),
+        };
+        if header.is_fragment() {
+            return self.process_fragment(header.protocol(), &packet, Some(&header), out);
+        }
+        self.process_transport(header.protocol(), payload, &packet, Some(&header), out)
+    }
+
+    #[inline]
+    fn process_v6(&self, link: &Frame<'_>, out: &mut [u8]) -> Verdict {
+        let Ok(header) = ipv6::View::parse(link.payload) else { return Verdict::Pass(PassReason::Malformed) };
+        let Some((bytes, payload)) = split(link.payload, ipv6::HEADER_LEN, header.total_len()) else {
+            return self.cut_short(header.destination().into(), header.next_header());
+        };
+        let packet = Packet {
+            link: link.header(),
+            bytes,
+            source: header.source().into(),
+            destination: header.destination().into(),
+            version: protocol::IPV6,
+            traffic_class: header.traffic_class(),
+            label: header.flow_label_low(),
+            answerable: true,
+        };
+        if ipv6::is_extension(header.next_header()) {
+            return self.process_extensions(header.next_header(), payload, packet, out);
+        }
+        self.process_transport(header.next_header(), payload, &packet, None, out)
+    }
+
+    #[cold]
+    fn process_extensions(
+        &self,
+        first: u8,
+        payload: &[u8],
+        mut packet: Packet<'_>,
+        out: &mut [u8],
+    ) -> Verdict {
+        let upper = match ipv6::upper(first, payload) {
+            Ok(upper) => upper,
+            Err(ipv6::ChainError::Truncated) => {
+                return self.vip_only(packet.destination, DropReason::Truncated);
+            }
+            Err(ipv6::ChainError::TooLong) => {
+                return self.vip_only(packet.destination, DropReason::ExtensionChain);
+            }
+        };
+        if let Some(fragment) = upper.fragment {
+            packet.answerable = !fragment.later;
+            return self.process_fragment(upper.protocol, &packet, None, out);
+        }
+        let transport = payload.get(upper.offset..).unwrap_or_default();
+        self.process_transport(upper.protocol, transport, &packet, None, out)
+    }
+
+    /// `header` is there for IPv4 alone: it has a checksum to look at once it is known that the packet is ours.
+    #[inline]
+    fn process_transport(
+        &self,
+        number: u8,
+        transport: &[u8],
+        packet: &Packet<'_>,
+        header: Option<&ipv4::View<'_>>,
+        out: &mut [u8],
+    ) -> Verdict {
+        let Some(bound) = Protocol::from_number(number) else {
+            return self.process_other(number, transport, packet, header, out);
+        };
+        let Some(ports) = Ports::parse(transport) else {
+            return self.vip_only(packet.destination, DropReason::Truncated);
+        };
+        let Some(table) = self.binds().lookup(packet.destination, bound, ports.destination) else {
+            return Verdict::Pass(PassReason::NoBind);
+        };
+        let flow = FlowKey {
+            src_addr: packet.source,
+            dst_addr: packet.destination,
+            ports: Some((ports.source, ports.destination)),
+        };
+        self.forward(table, &flow, ports.source, packet, header, out)
+    }
+
+    #[cold]
+    fn process_other(
+        &self,
+        number: u8,
+        transport: &[u8],
+        packet: &Packet<'_>,
+        header: Option<&ipv4::View<'_>>,
+        out: &mut [u8],
+    ) -> Verdict {
+        match (number, packet.version) {
+            (protocol::ICMP, protocol::IPV4) | (protocol::ICMPV6, protocol::IPV6) => {
+                self.process_icmp(transport, packet, header, out)
+            }
+            _ => Verdict::Pass(PassReason::OtherProtocol),
+        }
+    }
+
+    /// A header that promises more than there is. Nothing after the addresses was read, so that they decide.
+    #[cold]
+    fn cut_short(&self, destination: IpAddr, number: u8) -> Verdict {
+        let ours =
+            Protocol::from_number(number).is_some() || matches!(number, protocol::ICMP | protocol::ICMPV6);
+        if ours || ipv6::is_extension(number) {
+            return self.vip_only(destination, DropReason::Truncated);
+        }
+        Verdict::Pass(PassReason::OtherProtocol)
+    }
+
+    /// Drops what is sent to a VIP and passes all else.
+    #[cold]
+    fn vip_only(&self, destination: IpAddr, reason: DropReason) -> Verdict {
+        match self.binds().vip(destination) {
+            Some(_) => Verdict::Drop(reason),
+            None => Verdict::Pass(PassReason::NoBind),
+        }
+    }
+}
+
+/// The packet without padding, and its payload; nothing if it is not all there, or ends before its header does.
+#[inline]
+fn split(bytes: &[u8], header_len: usize, total_len: usize) -> Option<(&[u8], &[u8])> {
+    let packet = bytes.get(..total_len)?;
+    Some((packet, packet.get(header_len..)?))
+}
