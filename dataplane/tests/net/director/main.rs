@@ -5,3 +5,4 @@
 
 mod namespace;
 mod ring;
+mod route;

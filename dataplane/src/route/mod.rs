@@ -1,0 +1,215 @@
+//! Next hops, from the kernel's own route and neighbour tables (rtnetlink): the operator sets routes once, for all
+//! programs. Synchronous, off the packet path: the control loop resolves all backends and publishes the result.
+//!
+//! A neighbour that is unknown is asked for, and one that is known is kept fresh: frames that a packet socket sends
+//! pass the kernel's neighbour table by, so nobody else would notice that a gateway's card was replaced.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+use std::{fmt, io};
+
+use self::message::{Message, Neighbour, Route, messages};
+pub use self::monitor::{Changes, Monitor};
+use crate::sys::interface::Interface;
+use crate::sys::netlink::{Groups, NetlinkSocket};
+
+mod message;
+mod monitor;
+
+/// Where packets for a backend go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// Out of which interface, or into this host.
+    pub egress: Egress,
+    /// The address of this host that the kernel would send from.
+    pub source: IpAddr,
+    /// The longest IP packet that goes there, in octets.
+    pub mtu: u32,
+}
+
+/// How a packet leaves the director.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Egress {
+    /// In an Ethernet frame.
+    Link {
+        /// Out of this interface…
+        ifindex: u32,
+        /// …from its address…
+        from: [u8; 6],
+        /// …to that of the backend or of its gateway.
+        to: [u8; 6],
+    },
+    /// The backend's address is one of this host's: its own network stack takes the packet.
+    Local,
+}
+
+/// Why a backend has no next hop now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unresolved {
+    /// The route table has none, or one that refuses. The kernel's errno.
+    NoRoute(i32),
+    /// The route leads out of an interface that is gone, down, or not Ethernet.
+    Interface(u32),
+    /// The backend, or its gateway, has not answered yet. It has been asked.
+    Neighbour(IpAddr),
+}
+
+impl fmt::Display for Unresolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRoute(errno) => write!(f, "no route ({})", io::Error::from_raw_os_error(*errno)),
+            Self::Interface(index) => write!(f, "interface {index} is down or not Ethernet"),
+            Self::Neighbour(address) => write!(f, "no answer from neighbour {address} yet"),
+        }
+    }
+}
+
+/// Asks the kernel for next hops.
+#[derive(Debug)]
+pub struct Resolver {
+    socket: NetlinkSocket,
+    sequence: u32,
+    buffer: Box<[u8]>,
+    /// A MAC address that the operator pinned, in place of any neighbour's.
+    pinned: Option<[u8; 6]>,
+    /// What one pass has already asked for.
+    neighbours: HashMap<(u32, IpAddr), Option<[u8; 6]>>,
+    interfaces: HashMap<u32, Option<Interface>>,
+}
+
+impl Resolver {
+    /// `pinned`: every frame goes to this address, whatever the neighbour table says.
+    pub fn open(pinned: Option<[u8; 6]>) -> io::Result<Self> {
+        Ok(Self {
+            socket: NetlinkSocket::open(Groups::NONE, TIMEOUT)?,
+            sequence: 0,
+            buffer: vec![0; BUFFER].into(),
+            pinned,
+            neighbours: HashMap::new(),
+            interfaces: HashMap::new(),
+        })
+    }
+
+    /// The next hops of all backends as of now, in their order. An error means that the kernel does not answer.
+    pub fn resolve(
+        &mut self,
+        backends: impl IntoIterator<Item = IpAddr>,
+    ) -> io::Result<Vec<Result<NextHop, Unresolved>>> {
+        self.neighbours.clear();
+        self.interfaces.clear();
+        backends.into_iter().map(|backend| self.resolve_one(backend)).collect()
+    }
+
+    /// Was this neighbour needed in the last pass, and known by another address than `mac`?
+    pub fn concerns(&self, ifindex: u32, address: IpAddr, mac: Option<[u8; 6]>) -> bool {
+        self.neighbours.get(&(ifindex, address)).is_some_and(|known| *known != mac)
+    }
+
+    /// Makes the kernel check the neighbours of the last pass that it has not heard of for a while.
+    pub fn refresh(&mut self) -> io::Result<()> {
+        let neighbours: Vec<_> = self.neighbours.keys().copied().collect();
+        neighbours.into_iter().try_for_each(|(ifindex, address)| self.use_neighbour(address, ifindex))
+    }
+
+    fn resolve_one(&mut self, backend: IpAddr) -> io::Result<Result<NextHop, Unresolved>> {
+        let route = match self.route(backend)? {
+            Ok(route) => route,
+            Err(errno) => return Ok(Err(Unresolved::NoRoute(errno))),
+        };
+        let no_route = Ok(Err(Unresolved::NoRoute(libc::ENETUNREACH)));
+        let (Some(ifindex), Some(source)) = (route.ifindex, route.source) else { return no_route };
+        match route.kind {
+            libc::RTN_LOCAL => {
+                let mtu = route.mtu.unwrap_or(LOOPBACK_MTU);
+                Ok(Ok(NextHop { egress: Egress::Local, source, mtu }))
+            }
+            libc::RTN_UNICAST => self.over_link(backend, ifindex, source, &route),
+            _ => no_route,
+        }
+    }
+
+    fn over_link(
+        &mut self,
+        backend: IpAddr,
+        ifindex: u32,
+        source: IpAddr,
+        route: &Route,
+    ) -> io::Result<Result<NextHop, Unresolved>> {
+        let Some((from, link_mtu)) = self.interface(ifindex) else {
+            return Ok(Err(Unresolved::Interface(ifindex)));
+        };
+        let neighbour = route.gateway.unwrap_or(backend);
+        let mac = match self.pinned {
+            Some(pinned) => Some(pinned),
+            None => self.neighbour(neighbour, ifindex)?,
+        };
+        let Some(to) = mac else { return Ok(Err(Unresolved::Neighbour(neighbour))) };
+        let mtu = route.mtu.map_or(link_mtu, |mtu| mtu.min(link_mtu));
+        Ok(Ok(NextHop { egress: Egress::Link { ifindex, from, to }, source, mtu }))
+    }
+
+    /// The MAC address and the MTU of an interface that can be sent on.
+    fn interface(&mut self, ifindex: u32) -> Option<([u8; 6], u32)> {
+        let known = self.interfaces.entry(ifindex).or_insert_with(|| Interface::indexed(ifindex).ok());
+        known.as_ref().filter(|interface| interface.up).map(|interface| (interface.mac, interface.mtu))
+    }
+
+    fn route(&mut self, to: IpAddr) -> io::Result<Result<Route, i32>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.ask(&message::route_request(to, self.sequence), Route::read)
+    }
+
+    /// The MAC address of a neighbour; if there is none the kernel is made to look for it.
+    fn neighbour(&mut self, to: IpAddr, ifindex: u32) -> io::Result<Option<[u8; 6]>> {
+        if let Some(known) = self.neighbours.get(&(ifindex, to)) {
+            return Ok(*known);
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+        let request = message::neighbour_request(to, ifindex, self.sequence);
+        let mac = self.ask(&request, Neighbour::read)?.ok().and_then(|neighbour| neighbour.mac);
+        self.neighbours.insert((ifindex, to), mac);
+        if mac.is_none() {
+            self.use_neighbour(to, ifindex)?;
+        }
+        Ok(mac)
+    }
+
+    fn use_neighbour(&mut self, to: IpAddr, ifindex: u32) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let request = message::use_request(to, ifindex, self.sequence);
+        // Refused for a neighbour that the operator made permanent, or without CAP_NET_ADMIN: the state of the
+        // neighbour tells enough.
+        self.ask(&request, |_| None::<()>).map(drop)
+    }
+
+    /// Sends a request and waits for its answer. The inner error is the kernel's errno; an acknowledgement without
+    /// an answer is `Err(0)`.
+    fn ask<T>(
+        &mut self,
+        request: &[u8],
+        read: impl Fn(&Message<'_>) -> Option<T>,
+    ) -> io::Result<Result<T, i32>> {
+        self.socket.send(request)?;
+        // Late answers to earlier requests that timed out may come first.
+        for _ in 0..64 {
+            let datagram = self.socket.receive(&mut self.buffer)?;
+            for message in messages(datagram).filter(|message| message.sequence == self.sequence) {
+                if let Some(errno) = message::error(&message) {
+                    return Ok(Err(errno.saturating_neg()));
+                }
+                if let Some(answer) = read(&message) {
+                    return Ok(Ok(answer));
+                }
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidData, "netlink: no answer to the request"))
+    }
+}
+
+/// The kernel answers in microseconds.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Octets; the size that netlink(7) recommends is 8 KiB, and dumps use up to 32.
+const BUFFER: usize = 32 << 10;
+/// The MTU of `lo`.
+const LOOPBACK_MTU: u32 = 65_536;

@@ -1,0 +1,170 @@
+//! Next hops from a real kernel: on the link, behind a gateway, IPv6, local, refused; and changes followed.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use dataplane::route::{Egress, Monitor, NextHop, Resolver, Unresolved};
+use dataplane::sys::interface::Interface;
+use dataplane::sys::poll::readable;
+
+use crate::namespace::{Peer, cable_to, ip, isolated};
+
+/// `near` (192.0.2.1, 2001:db8::1) and `far` (.2, .3; ::2), which answers.
+fn network() -> Peer {
+    let peer = Peer::new();
+    cable_to(&peer, "near", "far");
+    ip("addr add 192.0.2.1/24 dev near");
+    // Neighbour discovery asks from a link-local address.
+    ip("addr add fe80::1/64 dev near nodad");
+    ip("addr add 2001:db8::1/64 dev near nodad");
+    peer.visit(|| {
+        ip("link set far address 02:00:00:00:00:02");
+        ip("addr add 192.0.2.2/24 dev far");
+        ip("addr add 192.0.2.3/24 dev far");
+        ip("addr add 2001:db8::2/64 dev far nodad");
+    });
+    peer
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn one(resolver: &mut Resolver, backend: &str) -> Result<NextHop, Unresolved> {
+    resolver.resolve([address(backend)]).unwrap().remove(0)
+}
+
+/// Resolves again as the monitor tells, until it is `wanted` or nothing more happens.
+fn follow(
+    resolver: &mut Resolver,
+    monitor: &mut Monitor,
+    backend: &str,
+    wanted: impl Fn(&NextHop) -> bool,
+) -> NextHop {
+    for _ in 0..20 {
+        match one(resolver, backend) {
+            Ok(found) if wanted(&found) => return found,
+            _ => {}
+        }
+        for _ in 0..10 {
+            readable(
+                [&*monitor].map(|monitor| std::os::fd::AsFd::as_fd(monitor)),
+                Duration::from_millis(100),
+            )
+            .unwrap();
+            if monitor.changes().unwrap().concern(resolver) {
+                break;
+            }
+        }
+    }
+    panic!("{backend}: {:?}", one(resolver, backend));
+}
+
+fn goes_to(mac: [u8; 6]) -> impl Fn(&NextHop) -> bool {
+    move |hop| matches!(hop.egress, Egress::Link { to, .. } if to == mac)
+}
+
+const FAR: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+#[test]
+fn backends_on_the_link_and_behind_a_gateway_over_both_families() {
+    isolated(|| {
+        let _peer = network();
+        ip("route add 10.0.0.0/8 via 192.0.2.2 mtu 1400");
+        ip("route add 2001:db8:1::/48 via 2001:db8::2");
+        ip("route add 10.6.0.0/16 via inet6 2001:db8::2");
+        let near = Interface::named("near").unwrap();
+        let (mut resolver, mut monitor) = (Resolver::open(None).unwrap(), Monitor::open().unwrap());
+        let link = Egress::Link { ifindex: near.index, from: near.mac, to: FAR };
+        for (backend, source, mtu) in [
+            ("192.0.2.2", "192.0.2.1", 1500),
+            ("192.0.2.3", "192.0.2.1", 1500),
+            ("10.1.2.3", "192.0.2.1", 1400),
+            ("10.6.2.3", "192.0.2.1", 1500),
+            ("2001:db8::2", "2001:db8::1", 1500),
+            ("2001:db8:1::5", "2001:db8::1", 1500),
+        ] {
+            let found = follow(&mut resolver, &mut monitor, backend, |_| true);
+            assert_eq!(found, NextHop { egress: link, source: address(source), mtu }, "{backend}");
+        }
+    });
+}
+
+#[test]
+fn an_address_of_this_host_is_local() {
+    isolated(|| {
+        let _peer = network();
+        let mut resolver = Resolver::open(None).unwrap();
+        for own in ["192.0.2.1", "2001:db8::1"] {
+            let found = one(&mut resolver, own).unwrap();
+            assert_eq!((found.egress, found.source), (Egress::Local, address(own)));
+        }
+    });
+}
+
+#[test]
+fn what_has_no_route_says_why() {
+    isolated(|| {
+        let _peer = network();
+        ip("route add blackhole 10.1.0.0/16");
+        ip("route add prohibit 10.2.0.0/16");
+        let mut resolver = Resolver::open(None).unwrap();
+        for backend in ["10.1.0.1", "10.2.0.1", "10.3.0.1", "2001:db8:5::1"] {
+            let refused = one(&mut resolver, backend);
+            assert!(
+                matches!(refused, Err(Unresolved::NoRoute(errno)) if errno > 0),
+                "{backend}: {refused:?}"
+            );
+        }
+        // Nobody has this address on the link.
+        assert_eq!(one(&mut resolver, "192.0.2.99"), Err(Unresolved::Neighbour(address("192.0.2.99"))));
+    });
+}
+
+#[test]
+fn a_gateway_with_a_new_card_is_followed() {
+    isolated(|| {
+        let peer = network();
+        ip("route add 10.0.0.0/8 via 192.0.2.2");
+        let (mut resolver, mut monitor) = (Resolver::open(None).unwrap(), Monitor::open().unwrap());
+        follow(&mut resolver, &mut monitor, "10.0.0.1", goes_to(FAR));
+        peer.visit(|| ip("link set far address 02:00:00:00:00:22"));
+        // The gateway says nothing; the refresh makes the kernel ask, or here the entry is flushed as it would be.
+        ip("neigh flush dev near");
+        resolver.refresh().unwrap();
+        follow(&mut resolver, &mut monitor, "10.0.0.1", goes_to([2, 0, 0, 0, 0, 0x22]));
+    });
+}
+
+#[test]
+fn a_changed_route_is_followed() {
+    isolated(|| {
+        let _peer = network();
+        let other = Peer::new();
+        cable_to(&other, "second", "beyond");
+        ip("addr add 198.51.100.1/24 dev second");
+        other.visit(|| {
+            ip("link set beyond address 02:00:00:00:00:03");
+            ip("addr add 198.51.100.2/24 dev beyond");
+        });
+        ip("route add 10.0.0.0/8 via 192.0.2.2");
+        let (mut resolver, mut monitor) = (Resolver::open(None).unwrap(), Monitor::open().unwrap());
+        follow(&mut resolver, &mut monitor, "10.0.0.1", goes_to(FAR));
+        ip("route replace 10.0.0.0/8 via 198.51.100.2");
+        let moved = follow(&mut resolver, &mut monitor, "10.0.0.1", goes_to([2, 0, 0, 0, 0, 3]));
+        assert_eq!(moved.source, address("198.51.100.1"));
+        ip("link set second down");
+        assert!(monitor.changes().unwrap().everything);
+        assert!(matches!(one(&mut resolver, "10.0.0.1"), Err(Unresolved::NoRoute(_))));
+    });
+}
+
+#[test]
+fn a_pinned_gateway_needs_no_neighbour() {
+    isolated(|| {
+        let _peer = network();
+        let mut resolver = Resolver::open(Some([2, 9, 9, 9, 9, 9])).unwrap();
+        let found = one(&mut resolver, "192.0.2.99").unwrap();
+        assert!(goes_to([2, 9, 9, 9, 9, 9])(&found));
+    });
+}
