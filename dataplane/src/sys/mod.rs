@@ -13,6 +13,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub mod batch;
 pub mod capability;
 pub mod checksum;
+pub mod datagram;
 pub mod inotify;
 pub mod interface;
 pub mod netlink;

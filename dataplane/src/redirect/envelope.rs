@@ -1,0 +1,119 @@
+//! The new envelope of a packet that is passed on: outer IP and UDP headers, and `next_hop` in GUE's private data.
+//! The letter, which is the packet inside and the list of hops, stays as it is.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::wire::{gue, ipv4, ipv6, ports::Ports, protocol, udp};
+
+/// Room in front of each datagram for the IPv6 and UDP headers of a packet that is passed on.
+pub(super) const HEADROOM: usize = ipv6::HEADER_LEN + udp::HEADER_LEN;
+/// Where GUE's private data says which hop is next.
+const NEXT_HOP_OFFSET: usize = gue::HEADER_LEN + 2;
+
+/// Where a packet is passed on, and what of the old envelope the new one keeps.
+pub(super) struct Envelope {
+    pub(super) source: IpAddr,
+    pub(super) to: IpAddr,
+    /// The director chose it, so that the hosts' receive queues see the same flow.
+    pub(super) source_port: u16,
+    /// Of the packet inside (RFC 6040).
+    pub(super) ecn: u8,
+}
+
+/// Writes the outer headers in front of the GUE header and moves its `next_hop` on; gives the octets used.
+/// `message` has [`HEADROOM`] octets and then the GUE header. As the director writes them: DF, TTL 64, id 0, DSCP 0,
+/// UDP checksum 0.
+pub(super) fn outer(message: &mut [u8], envelope: &Envelope) -> Option<usize> {
+    let udp_len = u16::try_from(message.len().checked_sub(HEADROOM)? + udp::HEADER_LEN).ok()?;
+    let (headroom, gue) = message.split_first_chunk_mut::<HEADROOM>()?;
+    let next_hop = gue.get_mut(NEXT_HOP_OFFSET)?;
+    *next_hop = next_hop.checked_add(1)?;
+    let ports = Ports { source: envelope.source_port, destination: gue::PORT };
+    let udp = udp::Header { ports, length: udp_len }.emit();
+    headroom[ipv6::HEADER_LEN..].copy_from_slice(&udp);
+    match (envelope.source, envelope.to) {
+        (IpAddr::V4(source), IpAddr::V4(to)) => {
+            let header = outer_v4(source, to, envelope.ecn, udp_len)?;
+            headroom[ipv6::HEADER_LEN - ipv4::HEADER_LEN..ipv6::HEADER_LEN].copy_from_slice(&header);
+            Some(ipv4::HEADER_LEN + udp::HEADER_LEN)
+        }
+        (IpAddr::V6(source), IpAddr::V6(to)) => {
+            let header = outer_v6(source, to, envelope.ecn, udp_len);
+            headroom[..ipv6::HEADER_LEN].copy_from_slice(&header);
+            Some(HEADROOM)
+        }
+        _ => None,
+    }
+}
+
+fn outer_v4(source: Ipv4Addr, to: Ipv4Addr, ecn: u8, payload: u16) -> Option<[u8; ipv4::HEADER_LEN]> {
+    let header = ipv4::Header {
+        traffic_class: ecn,
+        total_len: payload.checked_add(20)?,
+        identification: 0,
+        dont_fragment: true,
+        ttl: ipv4::DEFAULT_TTL,
+        protocol: protocol::UDP,
+        source: source.octets(),
+        destination: to.octets(),
+    };
+    Some(header.emit())
+}
+
+fn outer_v6(source: Ipv6Addr, to: Ipv6Addr, ecn: u8, payload: u16) -> [u8; ipv6::HEADER_LEN] {
+    let header = ipv6::Header {
+        traffic_class: ecn,
+        flow_label: 0,
+        payload_len: payload,
+        next_header: protocol::UDP,
+        hop_limit: ipv6::DEFAULT_HOP_LIMIT,
+        source: source.octets(),
+        destination: to.octets(),
+    };
+    header.emit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redirect::worker::tests::{A, VIP, datagram};
+    use etherparse::{IpHeaders, NetSlice, SlicedPacket, TransportSlice};
+
+    #[test]
+    fn the_new_envelope_is_whole_and_right_and_the_letter_unchanged() {
+        let letter = datagram(0, &[A, [10, 0, 1, 2]], VIP);
+        let mut message = vec![0xa5; HEADROOM];
+        message.extend(&letter);
+        let (source, to) = ("10.0.1.9".parse().unwrap(), "10.0.1.1".parse().unwrap());
+        let used = outer(&mut message, &Envelope { source, to, source_port: 0x8123, ecn: 2 }).unwrap();
+        let packet = SlicedPacket::from_ip(&message[HEADROOM - used..]).unwrap();
+        let Some(NetSlice::Ipv4(ip)) = &packet.net else { panic!("no IPv4") };
+        let (header, _) = IpHeaders::from_slice(&message[HEADROOM - used..]).unwrap();
+        let header = header.ipv4().unwrap().0.clone();
+        assert_eq!(header.header_checksum, header.calc_header_checksum());
+        assert_eq!((header.source, header.destination), ([10, 0, 1, 9], A));
+        assert_eq!((header.time_to_live, header.identification, header.dont_fragment), (64, 0, true));
+        assert_eq!((ip.header().dcp().value(), ip.header().ecn().value()), (0, 2));
+        let Some(TransportSlice::Udp(udp)) = &packet.transport else { panic!("no UDP") };
+        assert_eq!((udp.source_port(), udp.destination_port(), udp.checksum()), (0x8123, 19_523, 0));
+        let mut expected = letter;
+        expected[NEXT_HOP_OFFSET] = 1;
+        assert_eq!(udp.payload(), expected);
+    }
+
+    #[test]
+    fn an_ipv6_envelope_too_and_no_mixed_ones() {
+        let mut message = vec![0xa5; HEADROOM];
+        message.extend(datagram(0, &[A], VIP));
+        let v6: IpAddr = "2001:db8::1".parse().unwrap();
+        let v4: IpAddr = "10.0.1.9".parse().unwrap();
+        let envelope = |source, to| Envelope { source, to, source_port: 0xffff, ecn: 1 };
+        assert_eq!(outer(&mut message.clone(), &envelope(v4, v6)), None);
+        assert_eq!(outer(&mut message, &envelope(v6, v6)), Some(48));
+        let packet = SlicedPacket::from_ip(&message).unwrap();
+        let Some(NetSlice::Ipv6(ip)) = &packet.net else { panic!("no IPv6") };
+        assert_eq!((ip.header().hop_limit(), ip.header().traffic_class()), (64, 1));
+        let Some(TransportSlice::Udp(udp)) = &packet.transport else { panic!("no UDP") };
+        assert_eq!(udp.payload()[NEXT_HOP_OFFSET], 1);
+    }
+}

@@ -1,0 +1,339 @@
+//! The packet inside, as far as the decision needs it: what kind it is and which flow of this host it belongs to.
+//!
+//! A flow is named from this host's side: `local` is the VIP and its port, `remote` the client. An ICMP error is
+//! about a packet that this service *sent*, so the packet that it quotes has the VIP as its source: the quoted flow
+//! is already the right way round. Nothing here panics, whatever the octets are.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use common::bind::Protocol;
+
+use crate::wire::ports::Ports;
+use crate::wire::{icmp, ipv4, ipv6, protocol, tcp, udp};
+
+/// A transport flow between this host and a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// TCP or UDP.
+    pub protocol: Protocol,
+    /// The service's address (a VIP) and port.
+    pub local: SocketAddr,
+    /// The client's.
+    pub remote: SocketAddr,
+}
+
+/// What a packet is, for the purpose of keeping it or passing it on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A segment of this flow.
+    Tcp(Flow, Segment),
+    /// A datagram of this flow.
+    Udp(Flow),
+    /// An ICMP error about a packet that this service sent in this flow.
+    Error(Flow),
+    /// An echo request.
+    Echo,
+    /// A fragment: ports are in the first one only, so none is looked at and the kernel puts them together.
+    Fragment,
+    /// Anything else; the kernel knows what to do with it.
+    Other,
+}
+
+/// The fields of a TCP header that matter here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Sequence number.
+    pub sequence: u32,
+    flags: u8,
+}
+
+impl Segment {
+    /// A segment with these flag octets (RFC 9293 §3.1, the low eight).
+    pub const fn new(sequence: u32, flags: u8) -> Self {
+        Self { sequence, flags }
+    }
+
+    /// SYN without ACK (or RST): the first packet of a connection.
+    pub const fn opens(self) -> bool {
+        self.flags & 0x16 == 0x02
+    }
+
+    /// FIN or RST: afterwards the client may use the same ports again.
+    pub const fn closes(self) -> bool {
+        self.flags & 0x05 != 0
+    }
+
+    /// ACK, and neither SYN nor RST: it can complete a handshake.
+    pub const fn acknowledges(self) -> bool {
+        self.flags & 0x16 == 0x10
+    }
+}
+
+/// A packet whose lengths are sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inner {
+    /// Whom it is for.
+    pub destination: IpAddr,
+    /// Octets by its own IP header; what lies beyond is padding.
+    pub len: usize,
+    /// DSCP and ECN.
+    pub traffic_class: u8,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// The packet ends before it should, or is not of the version that the GUE header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Truncated;
+
+impl Inner {
+    /// Reads an IPv4 (`protocol` 4) or IPv6 (41) packet.
+    pub fn parse(protocol: u8, octets: &[u8]) -> Result<Self, Truncated> {
+        let ip = Ip::parse(octets).ok_or(Truncated)?;
+        if ip.source.is_ipv4() != (protocol == protocol::IPV4) {
+            return Err(Truncated);
+        }
+        let whole = octets.get(..ip.len).ok_or(Truncated)?;
+        let payload = whole.get(ip.header..).ok_or(Truncated)?;
+        let kind =
+            if ip.fragment.is_some() { Kind::Fragment } else { kind(&ip, payload).ok_or(Truncated)? };
+        Ok(Self { destination: ip.destination, len: ip.len, traffic_class: ip.traffic_class, kind })
+    }
+}
+
+fn kind(ip: &Ip, payload: &[u8]) -> Option<Kind> {
+    let message = |kind: Option<icmp::Kind>| {
+        Some(match kind.filter(|_| payload.len() >= icmp::HEADER_LEN)? {
+            icmp::Kind::EchoRequest => Kind::Echo,
+            icmp::Kind::Error => quoted(ip, icmp::quoted(payload)?).map_or(Kind::Other, Kind::Error),
+            icmp::Kind::Other => Kind::Other,
+        })
+    };
+    match (ip.protocol, ip.source) {
+        (protocol::TCP, _) => {
+            let header = payload.first_chunk::<{ tcp::HEADER_LEN }>()?;
+            Some(Kind::Tcp(ip.flow(Protocol::Tcp, header)?.reversed(), segment(header)))
+        }
+        (protocol::UDP, _) => {
+            let header = payload.first_chunk::<{ udp::HEADER_LEN }>()?;
+            Some(Kind::Udp(ip.flow(Protocol::Udp, header)?.reversed()))
+        }
+        (protocol::ICMP, IpAddr::V4(_)) => message(icmp::kind_v4(payload)),
+        (protocol::ICMPV6, IpAddr::V6(_)) => message(icmp::kind_v6(payload)),
+        _ => Some(Kind::Other),
+    }
+}
+
+fn segment(header: &[u8; tcp::HEADER_LEN]) -> Segment {
+    Segment::new(u32::from_be_bytes([header[4], header[5], header[6], header[7]]), header[13])
+}
+
+/// The flow of the packet that an ICMP error quotes. Eight octets after its IP header are enough, and its total
+/// length is of no interest: routers cut quotes short.
+fn quoted(ip: &Ip, quote: &[u8]) -> Option<Flow> {
+    let inside = Ip::parse(quote)?;
+    // A later fragment has no ports, and a packet that the VIP did not send is none of ours.
+    if inside.fragment == Some(Part::Later) || inside.source != ip.destination {
+        return None;
+    }
+    let protocol = Protocol::from_number(inside.protocol)?;
+    inside.flow(protocol, quote.get(inside.header..)?.get(..icmp::QUOTED_TRANSPORT_LEN)?)
+}
+
+/// What the IP header says, extension headers included.
+struct Ip {
+    source: IpAddr,
+    destination: IpAddr,
+    traffic_class: u8,
+    /// Octets before the transport header.
+    header: usize,
+    /// Octets in all, by the header's own account.
+    len: usize,
+    protocol: u8,
+    fragment: Option<Part>,
+}
+
+/// Which part of a greater packet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// The one with the transport header.
+    First,
+    Later,
+}
+
+impl Ip {
+    fn parse(octets: &[u8]) -> Option<Self> {
+        match octets.first()? >> 4 {
+            4 => Self::parse_v4(octets),
+            6 => Self::parse_v6(octets),
+            _ => None,
+        }
+    }
+
+    fn parse_v4(octets: &[u8]) -> Option<Self> {
+        let view = ipv4::View::parse(octets).ok()?;
+        let part = if view.is_later_fragment() { Part::Later } else { Part::First };
+        (view.header_len() <= view.total_len()).then(|| Self {
+            source: Ipv4Addr::from(view.source()).into(),
+            destination: Ipv4Addr::from(view.destination()).into(),
+            traffic_class: view.traffic_class(),
+            header: view.header_len(),
+            len: view.total_len(),
+            protocol: view.protocol(),
+            fragment: view.is_fragment().then_some(part),
+        })
+    }
+
+    fn parse_v6(octets: &[u8]) -> Option<Self> {
+        let view = ipv6::View::parse(octets).ok()?;
+        let upper = ipv6::upper(view.next_header(), octets.get(ipv6::HEADER_LEN..)?).ok()?;
+        let part = |fragment: ipv6::Fragment| if fragment.later { Part::Later } else { Part::First };
+        Some(Self {
+            source: Ipv6Addr::from(view.source()).into(),
+            destination: Ipv6Addr::from(view.destination()).into(),
+            traffic_class: view.traffic_class(),
+            header: ipv6::HEADER_LEN + upper.offset,
+            len: view.total_len(),
+            protocol: upper.protocol,
+            fragment: upper.fragment.map(part),
+        })
+    }
+
+    /// The flow as this packet's sender sees it.
+    fn flow(&self, protocol: Protocol, transport: &[u8]) -> Option<Flow> {
+        let ports = Ports::parse(transport)?;
+        let local = SocketAddr::new(self.source, ports.source);
+        let remote = SocketAddr::new(self.destination, ports.destination);
+        Some(Flow { protocol, local, remote })
+    }
+}
+
+impl Flow {
+    const fn reversed(self) -> Self {
+        Self { protocol: self.protocol, local: self.remote, remote: self.local }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use etherparse::{Icmpv4Header, Icmpv4Type, IpNumber, Ipv4Header, PacketBuilder};
+
+    const CLIENT: [u8; 4] = [198, 51, 100, 7];
+    const VIP: [u8; 4] = [203, 0, 113, 10];
+    const CLIENT6: [u8; 16] = [0x20, 1, 0xd, 0xb8, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
+    const VIP6: [u8; 16] = [0x20, 1, 0xd, 0xb8, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10];
+
+    /// A SYN from port 50,000 to port 443.
+    pub(crate) fn syn(from: [u8; 4], to: [u8; 4]) -> Vec<u8> {
+        let mut octets = Vec::new();
+        PacketBuilder::ipv4(from, to, 64).tcp(50_000, 443, 7, 1_000).syn().write(&mut octets, &[]).unwrap();
+        octets
+    }
+
+    fn flow(protocol: Protocol, v4: bool) -> Flow {
+        let (vip, client): (IpAddr, IpAddr) =
+            if v4 { (VIP.into(), CLIENT.into()) } else { (VIP6.into(), CLIENT6.into()) };
+        Flow { protocol, local: (vip, 443).into(), remote: (client, 50_000).into() }
+    }
+
+    fn v6(next: u8, payload: &[u8]) -> Vec<u8> {
+        let mut octets = vec![0x60, 0, 0, 0];
+        octets.extend(u16::try_from(payload.len()).unwrap().to_be_bytes());
+        octets.extend([next, 64]);
+        octets.extend(CLIENT6);
+        octets.extend(VIP6);
+        octets.extend(payload);
+        octets
+    }
+
+    /// A TCP header with ACK set, sequence number 0x01020304.
+    const ACK: [u8; 20] = [0xc3, 0x50, 1, 0xbb, 1, 2, 3, 4, 0, 0, 0, 0, 0x50, 0x10, 1, 0, 0, 0, 0, 0];
+
+    #[test]
+    fn flows_are_named_from_this_hosts_side() {
+        let octets = syn(CLIENT, VIP);
+        let inner = Inner::parse(4, &octets).unwrap();
+        assert_eq!(inner.destination, IpAddr::from(VIP));
+        assert_eq!(inner.kind, Kind::Tcp(flow(Protocol::Tcp, true), Segment::new(7, 2)));
+        let inner = Inner::parse(41, &v6(6, &ACK)).unwrap();
+        assert_eq!(inner.kind, Kind::Tcp(flow(Protocol::Tcp, false), Segment::new(0x0102_0304, 0x10)));
+    }
+
+    #[test]
+    fn padding_is_no_part_of_the_packet() {
+        let mut octets = syn(CLIENT, VIP);
+        let len = octets.len();
+        octets.extend([0; 6]);
+        assert_eq!(Inner::parse(4, &octets).unwrap().len, len);
+    }
+
+    #[test]
+    fn every_prefix_is_refused() {
+        for (protocol, octets) in [(4, syn(CLIENT, VIP)), (41, v6(6, &ACK))] {
+            for len in 0..octets.len() {
+                assert_eq!(Inner::parse(protocol, &octets[..len]), Err(Truncated), "{len} octets");
+            }
+        }
+    }
+
+    #[test]
+    fn the_version_must_be_the_one_announced() {
+        assert!(Inner::parse(41, &syn(CLIENT, VIP)).is_err());
+        assert!(Inner::parse(4, &v6(6, &ACK)).is_err());
+    }
+
+    #[test]
+    fn fragments_of_all_kinds() {
+        let mut octets = syn(CLIENT, VIP);
+        for (word, fragment) in [(0_u16, false), (0x4000, false), (0x2000, true), (1, true), (0x2001, true)] {
+            octets[6..8].copy_from_slice(&word.to_be_bytes());
+            assert_eq!(Inner::parse(4, &octets).unwrap().kind == Kind::Fragment, fragment, "{word:#06x}");
+        }
+        let with_header = |word: u16| {
+            let [high, low] = word.to_be_bytes();
+            v6(44, &[&[6, 0, high, low, 0, 0, 0, 1], &ACK[..]].concat())
+        };
+        assert_eq!(Inner::parse(41, &with_header(1)).unwrap().kind, Kind::Fragment);
+        assert_eq!(Inner::parse(41, &with_header(8)).unwrap().kind, Kind::Fragment);
+        assert!(matches!(Inner::parse(41, &with_header(0)).unwrap().kind, Kind::Tcp(..)));
+    }
+
+    /// The service sends from the VIP; an error about that quotes VIP to client.
+    #[test]
+    fn errors_follow_the_flow_that_they_quote() {
+        let mut sent = Vec::new();
+        PacketBuilder::ipv4(VIP, CLIENT, 64).tcp(443, 50_000, 1, 1).write(&mut sent, &[0; 100]).unwrap();
+        // A router between, and only eight octets of the TCP header, as RFC 792 has it.
+        let error = |kind: Icmpv4Type, quote: &[u8]| {
+            let icmp = Icmpv4Header::with_checksum(kind, quote);
+            let payload = [icmp.to_bytes().as_slice(), quote].concat();
+            let len = u16::try_from(payload.len()).unwrap();
+            let ip = Ipv4Header::new(len, 60, IpNumber::ICMP, [192, 0, 2, 1], VIP).unwrap();
+            [ip.to_bytes().as_slice(), &payload].concat()
+        };
+        let too_big = Icmpv4Type::DestinationUnreachable(
+            etherparse::icmpv4::DestUnreachableHeader::FragmentationNeeded { next_hop_mtu: 1_400 },
+        );
+        let kind = |quote: &[u8]| Inner::parse(4, &error(too_big.clone(), quote)).unwrap().kind;
+        assert_eq!(kind(&sent[..28]), Kind::Error(flow(Protocol::Tcp, true)));
+        assert_eq!(kind(&sent), Kind::Error(flow(Protocol::Tcp, true)));
+        assert_eq!(kind(&sent[..27]), Kind::Other, "no ports");
+        assert_eq!(kind(&syn(CLIENT, VIP)), Kind::Other, "not sent by the VIP");
+        sent[7] = 1;
+        assert_eq!(kind(&sent), Kind::Other, "a later fragment");
+        let echo = Icmpv4Type::EchoRequest(etherparse::IcmpEchoHeader { id: 1, seq: 1 });
+        assert_eq!(Inner::parse(4, &error(echo, b"ping")).unwrap().kind, Kind::Echo);
+    }
+
+    #[test]
+    fn any_octets_are_survived() {
+        use proptest::prelude::*;
+        proptest!(|(protocol in prop_oneof![Just(4_u8), Just(41)], mut octets in prop::collection::vec(any::<u8>(), 0..200))| {
+            if let (Some(first), true) = (octets.first_mut(), protocol == 4) { *first = 0x45; }
+            if let Ok(inner) = Inner::parse(protocol, &octets) {
+                prop_assert!(inner.len <= octets.len());
+            }
+        });
+    }
+}

@@ -1,0 +1,31 @@
+//! `dataplane redirect`: the second half of the balancer, on each backend's host.
+//!
+//! Packets arrive in GUE. One that belongs to this host is handed to its kernel; one that does not goes on to the
+//! next hop that it carries, the *second chance*. That is how a connection survives when its row's owner changes.
+//!
+//! ```text
+//! UDP 19523 ─► batch ─► GUE: may it be here? ─► inner: what is it? ─► sockets: does the kernel know it?
+//!                                                                       │
+//!              raw socket on lo, to the VIP  ◄── keep ── decide ──► forward ──► raw socket, next_hop + 1
+//! ```
+//!
+//! * [`inner`] and [`decide`] are pure: octets and facts in, a decision out. They ask the kernel nothing.
+//! * No packet can circle: a packet is passed on only while `next_hop < hop_count`, `next_hop` grows by one each
+//!   time and `hop_count` never changes, so it is passed on at most 30 times (what GUE has room for), whatever the hops are.
+//! * What is kept goes out of a socket that is bound to `lo`: it can reach this host and nothing else, also when
+//!   the VIP is missing here.
+//! * No queueing discipline is told to hold what is passed on: the sockets set no transmit time and no pacing rate.
+//!
+//! Sources: GUE is draft-ietf-intarea-gue-09, the private data GLB Director's; ICMP quotes RFC 792 and RFC 4443.
+
+pub mod args;
+pub mod config;
+pub mod counters;
+pub mod decide;
+mod envelope;
+pub mod inner;
+mod recent;
+mod routes;
+pub mod run;
+mod sockets;
+mod worker;

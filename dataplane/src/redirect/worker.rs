@@ -1,0 +1,432 @@
+//! One thread: receives a batch, decides each packet, hands the batch on. No allocation, lock or clock per packet;
+//! one clock reading, one question to the kernel and at most four sends per batch.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::config::{RedirectConfig, Udp};
+use super::counters::Counters;
+use super::decide::{Decision, Facts, Keep, Known, Refuse, asks, decide};
+use super::envelope::{Envelope, HEADROOM, outer};
+use super::inner::{Flow, Inner, Kind};
+use super::recent::RecentSyns;
+use super::routes::{Route, Routes};
+use super::sockets::{Memory, SocketTable};
+use crate::sys::datagram::{self, BATCH, Buffers};
+use crate::wire::gue::{Gue, GueError};
+
+/// The longest datagram that UDP can carry.
+const LONGEST: usize = 65_535;
+/// Everything one thread needs; nothing but counters and the memory of SYNs is shared.
+pub(super) struct Worker<'a> {
+    config: &'a RedirectConfig,
+    counters: &'a Counters,
+    syns: &'a RecentSyns,
+    memory: Memory,
+    sockets: SocketTable,
+    /// The flows of this batch that the kernel is asked about.
+    questions: Vec<Flow>,
+    routes: Routes,
+    buffers: Buffers,
+    local: Raw,
+    out: Raw,
+    plans: [Plan; BATCH],
+}
+
+/// Raw sockets of both families; a host may lack IPv6.
+struct Raw {
+    v4: OwnedFd,
+    v6: Option<OwnedFd>,
+}
+
+impl Raw {
+    fn open() -> io::Result<Self> {
+        Ok(Self { v4: datagram::raw_ip(true)?, v6: datagram::raw_ip(false).ok() })
+    }
+
+    fn on_loopback() -> io::Result<Self> {
+        let raw = Self::open()?;
+        for socket in [Some(&raw.v4), raw.v6.as_ref()].into_iter().flatten() {
+            datagram::bind_to_loopback(socket.as_fd())?;
+        }
+        Ok(raw)
+    }
+}
+
+/// What becomes of one datagram of a batch.
+#[derive(Clone, Debug)]
+enum Plan {
+    Nothing,
+    /// Read, and waiting for a decision.
+    Packet(Packet),
+    /// These octets of the message go to this VIP.
+    Keep(Range<usize>, IpAddr),
+    /// The message with these many octets of its headroom goes to this hop.
+    Forward(usize, IpAddr),
+}
+
+/// A datagram that may be here.
+#[derive(Clone, Debug)]
+struct Packet {
+    /// Octets of the GUE header.
+    header: usize,
+    inner: Inner,
+    next_hop: u8,
+    next: Option<IpAddr>,
+    sender: SocketAddr,
+    /// The place of this packet's question among those of the batch.
+    asked: Option<Answer>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Remembered,
+    Question(usize),
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(
+        config: &'a RedirectConfig,
+        counters: &'a Counters,
+        syns: &'a RecentSyns,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            config,
+            counters,
+            syns,
+            memory: Memory::default(),
+            sockets: SocketTable::open()?,
+            questions: Vec::with_capacity(BATCH),
+            routes: Routes::default(),
+            buffers: Buffers::new(HEADROOM, LONGEST),
+            local: Raw::on_loopback()?,
+            out: Raw::open()?,
+            plans: std::array::from_fn(|_| Plan::Nothing),
+        })
+    }
+
+    /// One batch. An error of the receiving socket is returned; all others are counted.
+    pub(super) fn round(&mut self, server: &OwnedFd, now: impl Fn() -> u64) -> io::Result<()> {
+        let count = match self.buffers.receive(server.as_fd()) {
+            Ok(count) => count,
+            // The timeout, or a signal: the caller looks whether it should stop.
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let now_ms = now();
+        self.read(count);
+        if self.config.second_chance {
+            self.decide(count, now_ms);
+        } else {
+            self.keep_all(count);
+        }
+        self.send(count);
+        Ok(())
+    }
+
+    fn read(&mut self, count: usize) {
+        for index in 0..count {
+            let sender = self.buffers.sender(index);
+            self.plans[index] = match read(self.config, self.buffers.message(index), sender) {
+                Ok(packet) => Plan::Packet(packet),
+                Err(reason) => {
+                    self.counters.refuse(reason);
+                    Plan::Nothing
+                }
+            };
+        }
+    }
+
+    /// The control of every experiment: a redirector that only takes the packet out of its envelope.
+    fn keep_all(&mut self, count: usize) {
+        for plan in &mut self.plans[..count] {
+            if let Plan::Packet(packet) = plan {
+                self.counters.keep(Keep::Off, packet.next_hop > 0);
+                *plan = packet.keep();
+            }
+        }
+    }
+
+    fn decide(&mut self, count: usize, now_ms: u64) {
+        let known = self.ask(count, now_ms);
+        for index in 0..count {
+            let Plan::Packet(packet) = &self.plans[index] else { continue };
+            let known = match packet.asked {
+                Some(Answer::Question(place)) => known[place],
+                Some(Answer::Remembered) => Known::Yes,
+                None => Known::No,
+            };
+            let packet = packet.clone();
+            self.plans[index] = self.carry_out(&packet, index, known, now_ms);
+        }
+    }
+
+    /// Finds out what the kernel knows about the flows of a batch.
+    fn ask(&mut self, count: usize, now_ms: u64) -> [Known; BATCH] {
+        let mut known = [Known::No; BATCH];
+        self.questions.clear();
+        for plan in &mut self.plans[..count] {
+            let Plan::Packet(packet) = plan else { continue };
+            let Some(flow) = asks(&packet.inner.kind, self.config.udp == Udp::Socket) else {
+                if let Kind::Tcp(flow, segment) = packet.inner.kind {
+                    self.memory.forget(&flow);
+                    self.syns.remember(&flow, segment.sequence, now_ms);
+                }
+                continue;
+            };
+            if self.memory.knows(&flow, packet.next_hop, now_ms) {
+                packet.asked = Some(Answer::Remembered);
+                continue;
+            }
+            packet.asked = Some(Answer::Question(self.questions.len()));
+            self.questions.push(flow);
+        }
+        let asked = self.questions.len();
+        if asked > 0 {
+            let unanswered = self.sockets.ask(&self.questions, &mut known[..asked]).unwrap_or(asked);
+            self.counters.lookups(asked, unanswered);
+        }
+        known
+    }
+
+    fn carry_out(&mut self, packet: &Packet, index: usize, known: Known, now_ms: u64) -> Plan {
+        let follows_syn = match packet.inner.kind {
+            Kind::Tcp(flow, segment) if known == Known::No => self.syns.fits(&flow, segment, now_ms),
+            _ => false,
+        };
+        let route = packet.next.map(|next| (next, self.routes.to(next, now_ms)));
+        let next_is_own = matches!(route, Some((_, Some(Route::Own))));
+        let facts = Facts { known, follows_syn, next: packet.next, next_is_own };
+        match decide(&packet.inner.kind, packet.asked.is_some(), &facts) {
+            Decision::Keep(reason) => {
+                self.remember(packet, reason, now_ms);
+                self.counters.keep(reason, packet.next_hop > 0);
+                if packet.next_hop > 0 && matches!(reason, Keep::Socket | Keep::Cookie) {
+                    self.counters.second_hop(packet.sender.ip(), now_ms);
+                }
+                packet.keep()
+            }
+            Decision::Forward(next) => self.forward(packet, index, next, route.and_then(|(_, route)| route)),
+            Decision::Refuse(reason) => {
+                self.counters.refuse(reason);
+                Plan::Nothing
+            }
+        }
+    }
+
+    fn remember(&mut self, packet: &Packet, reason: Keep, now_ms: u64) {
+        let Kind::Tcp(flow, segment) = packet.inner.kind else { return };
+        if segment.closes() {
+            self.memory.forget(&flow);
+        } else if reason == Keep::Socket && !matches!(packet.asked, Some(Answer::Remembered)) {
+            self.memory.learn(flow, packet.next_hop, now_ms);
+        }
+    }
+
+    fn forward(&mut self, packet: &Packet, index: usize, next: IpAddr, route: Option<Route>) -> Plan {
+        if !self.config.backends.iter().any(|prefix| prefix.contains(next)) {
+            self.counters.refuse(Refuse::NextHop);
+            return Plan::Nothing;
+        }
+        let Some(Route::From(source)) = route else {
+            self.counters.send_failed(1);
+            return Plan::Nothing;
+        };
+        let end = HEADROOM + packet.header + packet.inner.len;
+        let Some(message) = self.buffers.message_with_headroom_mut(index).get_mut(..end) else {
+            return Plan::Nothing;
+        };
+        let ecn = packet.inner.traffic_class & 3;
+        let envelope = Envelope { source, to: next, source_port: packet.sender.port(), ecn };
+        match outer(message, &envelope) {
+            Some(used) => {
+                self.counters.forward(next);
+                Plan::Forward(used, next)
+            }
+            None => Plan::Nothing,
+        }
+    }
+
+    fn send(&self, count: usize) {
+        for v4 in [true, false] {
+            self.send_family(count, v4);
+        }
+    }
+
+    fn send_family(&self, count: usize, v4: bool) {
+        let plans = || self.plans[..count].iter().enumerate();
+        let kept = plans().filter_map(|(index, plan)| match plan {
+            Plan::Keep(range, to) if to.is_ipv4() == v4 => {
+                Some((self.buffers.message(index).get(range.clone())?, SocketAddr::new(*to, 0)))
+            }
+            _ => None,
+        });
+        self.send_all(&self.local, v4, kept);
+        let forwarded = plans().filter_map(|(index, plan)| match plan {
+            Plan::Forward(used, to) if to.is_ipv4() == v4 => {
+                let message = self.buffers.message_with_headroom(index);
+                Some((message.get(HEADROOM - used..)?, SocketAddr::new(*to, 0)))
+            }
+            _ => None,
+        });
+        self.send_all(&self.out, v4, forwarded);
+    }
+
+    fn send_all<'b>(&self, raw: &Raw, v4: bool, outgoing: impl Iterator<Item = (&'b [u8], SocketAddr)>) {
+        let socket = if v4 { Some(&raw.v4) } else { raw.v6.as_ref() };
+        match socket {
+            Some(socket) => datagram::send(socket.as_fd(), outgoing, |_| self.counters.send_failed(1)),
+            None => self.counters.send_failed(outgoing.count()),
+        }
+    }
+}
+
+impl Packet {
+    fn keep(&self) -> Plan {
+        Plan::Keep(self.header..self.header + self.inner.len, self.inner.destination)
+    }
+}
+
+/// Everything that a packet must be before anything is done with it.
+fn read(config: &RedirectConfig, datagram: &[u8], sender: SocketAddr) -> Result<Packet, Refuse> {
+    let sent_by = |list: &[common::bind::Prefix]| list.iter().any(|prefix| prefix.contains(sender.ip()));
+    let (director, backend) = (sent_by(&config.directors), sent_by(&config.backends));
+    if !director && !backend {
+        return Err(Refuse::Source);
+    }
+    let gue = Gue::parse(datagram)?;
+    if gue.hops.len() > usize::from(config.max_hops) {
+        return Err(Refuse::HopCount);
+    }
+    // Directors send fresh packets, redirectors pass packets on, and neither does the other's work.
+    if !(if gue.next_hop == 0 { director } else { backend }) {
+        return Err(Refuse::Source);
+    }
+    let inner = Inner::parse(gue.inner_protocol, gue.inner).map_err(|_| Refuse::Truncated)?;
+    if !config.vips.iter().any(|prefix| prefix.contains(inner.destination)) {
+        return Err(Refuse::Destination);
+    }
+    let header = datagram.len() - gue.inner.len();
+    let (next_hop, next) = (gue.next_hop, gue.hops.address(usize::from(gue.next_hop)));
+    Ok(Packet { header, inner, next_hop, next, sender, asked: None })
+}
+
+impl From<GueError> for Refuse {
+    fn from(error: GueError) -> Self {
+        match error {
+            GueError::Truncated => Self::Truncated,
+            GueError::Version => Self::Version,
+            GueError::Control => Self::Control,
+            GueError::Flags => Self::Flags,
+            GueError::InnerProtocol => Self::Protocol,
+            GueError::HeaderLength => Self::Length,
+            GueError::PrivateType => Self::PrivateType,
+            GueError::NextHop => Self::NextHop,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::redirect::envelope::{Envelope, HEADROOM, outer};
+    use crate::redirect::inner::tests::syn;
+
+    fn config() -> RedirectConfig {
+        let text = "{version: 1, max_hops: 3, directors: [10.0.0.1], backends: [10.0.1.0/24, 10.0.0.1], vips: [203.0.113.10]}";
+        RedirectConfig::parse("test", text).unwrap()
+    }
+
+    fn sender(text: &str) -> SocketAddr {
+        SocketAddr::new(text.parse().unwrap(), 0x8123)
+    }
+
+    /// GUE by hand: hops as given, then an IPv4 SYN to `vip`.
+    pub(crate) fn datagram(next_hop: u8, hops: &[[u8; 4]], vip: [u8; 4]) -> Vec<u8> {
+        let count = u8::try_from(hops.len()).unwrap();
+        let mut octets = vec![count + 1, 4, 0, 0, 0, 0, next_hop, count];
+        octets.extend(hops.iter().flatten());
+        octets.extend(syn([198, 51, 100, 7], vip));
+        octets
+    }
+
+    pub(crate) const VIP: [u8; 4] = [203, 0, 113, 10];
+    pub(crate) const A: [u8; 4] = [10, 0, 1, 1];
+
+    #[test]
+    fn who_may_send_what() {
+        let strict = RedirectConfig { backends: config().backends[..1].to_vec(), ..config() };
+        let fresh = datagram(0, &[A], VIP);
+        let passed_on = datagram(1, &[A], VIP);
+        for (config, datagram, from, allowed) in [
+            (&strict, &fresh, "10.0.0.1", true),
+            (&strict, &fresh, "10.0.1.7", false),
+            (&strict, &passed_on, "10.0.0.1", false),
+            (&strict, &passed_on, "10.0.1.7", true),
+            (&strict, &fresh, "192.0.2.1", false),
+            (&config(), &passed_on, "10.0.0.1", true),
+        ] {
+            let result = read(config, datagram, sender(from));
+            assert_eq!(result.is_ok(), allowed, "{from}");
+            assert!(allowed || matches!(result, Err(Refuse::Source)));
+        }
+    }
+
+    /// Abuse: hops A, B, A, B, … as many as fit, from a stranger and from a director.
+    #[test]
+    fn a_long_list_is_refused_whoever_sends_it() {
+        let long = datagram(0, &[A; 30], VIP);
+        assert_eq!(read(&config(), &long, sender("192.0.2.1")).unwrap_err(), Refuse::Source);
+        assert_eq!(read(&config(), &long, sender("10.0.0.1")).unwrap_err(), Refuse::HopCount);
+    }
+
+    #[test]
+    fn each_refusal_has_its_reason() {
+        let good = datagram(0, &[A], VIP);
+        assert!(read(&config(), &good, sender("10.0.0.1")).is_ok());
+        for (offset, octet, expected) in [
+            (0, 0x42, Refuse::Version),
+            (0, 0x22, Refuse::Control),
+            (0, 0x03, Refuse::Length),
+            (1, 17, Refuse::Protocol),
+            (1, 41, Refuse::Truncated),
+            (2, 0x80, Refuse::Flags),
+            (5, 2, Refuse::PrivateType),
+            (6, 2, Refuse::NextHop),
+            (7, 4, Refuse::Length),
+            (12 + 16, 204, Refuse::Destination),
+            (12 + 3, 41, Refuse::Truncated),
+        ] {
+            let mut bad = good.clone();
+            bad[offset] = octet;
+            assert_eq!(read(&config(), &bad, sender("10.0.0.1")).unwrap_err(), expected, "octet {offset}");
+        }
+        for len in 0..good.len() {
+            assert_eq!(read(&config(), &good[..len], sender("10.0.0.1")).unwrap_err(), Refuse::Truncated);
+        }
+    }
+
+    /// However the hops are chosen, a packet is passed on at most `hop_count` times: `next_hop` grows each time, and
+    /// a list that is used up has no next hop.
+    #[test]
+    fn two_redirectors_that_name_each_other_end_soon() {
+        let mut octets = datagram(0, &[A, [10, 0, 1, 2], A], VIP);
+        let mut passed_on = 0;
+        loop {
+            let packet = read(&config(), &octets, sender("10.0.0.1")).unwrap();
+            let Some(next) = packet.next else { break };
+            let mut message = vec![0; HEADROOM];
+            message.extend(&octets);
+            let envelope = Envelope { source: next, to: next, source_port: 1, ecn: 0 };
+            outer(&mut message, &envelope).unwrap();
+            octets = message.split_off(HEADROOM);
+            passed_on += 1;
+            assert!(passed_on <= 3);
+        }
+        assert_eq!(passed_on, 3);
+    }
+}

@@ -1,0 +1,296 @@
+//! Datagram sockets many messages at a time: the UDP socket of the redirector, raw IP sockets that are given the
+//! IP header (raw(7), `IP_HDRINCL`), and netlink.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::time::Duration;
+
+use super::{Zeroable, check, set_option, socklen};
+
+/// Messages that one call moves at most.
+pub const BATCH: usize = 64;
+
+/// Octets of the longest socket address used here, `sockaddr_in6`.
+const NAME: usize = 28;
+
+fn open(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: takes and gives integers alone.
+    let fd = check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })?;
+    // SAFETY: the kernel has just opened `fd` for us and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn bind(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
+    let (name, len) = encode(address);
+    // SAFETY: `name` lives through the call and has at least `len` octets.
+    check(unsafe { libc::bind(fd.as_raw_fd(), name.as_ptr().cast(), len) }).map(drop)
+}
+
+/// A UDP socket for GUE on `address`, one of several that share it. Bound to `[::]`, it hears IPv4 too.
+pub fn udp_server(address: SocketAddr, timeout: Duration) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let socket = open(family, libc::SOCK_DGRAM, 0)?;
+    let fd = socket.as_fd();
+    set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, &1_i32)?;
+    if address.is_ipv6() {
+        set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &i32::from(!address.ip().is_unspecified()))?;
+        // The outer UDP checksum is 0, which IPv6 accepts for tunnels only, and only on request (RFC 6935).
+        set_option(fd, libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, &1_i32)?;
+    }
+    // A burst of a few thousand packets; less is given silently where `net.core.rmem_max` is lower.
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &(8_i32 << 20))?;
+    let seconds = libc::time_t::try_from(timeout.as_secs()).unwrap_or(1);
+    let microseconds = libc::suseconds_t::from(i32::try_from(timeout.subsec_micros()).unwrap_or(0));
+    let timeout = libc::timeval { tv_sec: seconds, tv_usec: microseconds };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout)?;
+    bind(fd, address)?;
+    Ok(socket)
+}
+
+/// From `linux/udp.h`; libc has no name for it on every target.
+const UDP_NO_CHECK6_RX: libc::c_int = 102;
+
+/// A raw socket of `address`'s family that sends whole IP packets as they are given. Needs CAP_NET_RAW.
+pub fn raw_ip(v4: bool) -> io::Result<OwnedFd> {
+    let (family, level, option) = if v4 {
+        (libc::AF_INET, libc::IPPROTO_IP, libc::IP_HDRINCL)
+    } else {
+        (libc::AF_INET6, libc::IPPROTO_IPV6, libc::IPV6_HDRINCL)
+    };
+    let socket = open(family, libc::SOCK_RAW, libc::IPPROTO_RAW)?;
+    set_option(socket.as_fd(), level, option, &1_i32)?;
+    Ok(socket)
+}
+
+/// What this socket sends goes to the loopback device or nowhere.
+pub fn bind_to_loopback(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"lo\0")
+}
+
+/// A netlink socket to the kernel.
+pub fn netlink(protocol: libc::c_int) -> io::Result<OwnedFd> {
+    open(libc::AF_NETLINK, libc::SOCK_RAW, protocol)
+}
+
+/// Room for a batch of received messages, each behind some free octets in which a header can be written.
+#[derive(Debug)]
+pub struct Buffers {
+    octets: Box<[u8]>,
+    headroom: usize,
+    stride: usize,
+    lens: [usize; BATCH],
+    names: [[u8; NAME]; BATCH],
+}
+
+impl Buffers {
+    /// For messages of at most `size` octets; longer ones are cut.
+    pub fn new(headroom: usize, size: usize) -> Self {
+        let stride = headroom + size;
+        Self {
+            octets: vec![0; stride * BATCH].into_boxed_slice(),
+            headroom,
+            stride,
+            lens: [0; BATCH],
+            names: [[0; NAME]; BATCH],
+        }
+    }
+
+    /// Waits for one message, as long as the socket's timeout says, and takes those that are there with it.
+    pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        self.receive_with(socket, libc::MSG_WAITFORONE)
+    }
+
+    /// Takes the messages that are there.
+    pub fn receive_ready(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        self.receive_with(socket, libc::MSG_DONTWAIT)
+    }
+
+    fn receive_with(&mut self, socket: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<usize> {
+        let mut vectors = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; BATCH];
+        let mut messages = [libc::mmsghdr::zeroed(); BATCH];
+        let rooms = self.octets.chunks_exact_mut(self.stride).zip(&mut self.names);
+        for ((room, name), (vector, message)) in rooms.zip(vectors.iter_mut().zip(&mut messages)) {
+            let room = &mut room[self.headroom..];
+            *vector = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+            message.msg_hdr.msg_iov = &raw mut *vector;
+            message.msg_hdr.msg_iovlen = 1;
+            message.msg_hdr.msg_name = name.as_mut_ptr().cast();
+            message.msg_hdr.msg_namelen = socklen::<[u8; NAME]>();
+        }
+        // SAFETY: each of the BATCH messages points to one vector and one name that live through the call, and each
+        // vector to the part of `octets` of its own whose length it tells. No timeout is given.
+        let received = check(unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                messages.as_mut_ptr(),
+                libc::c_uint::try_from(BATCH).unwrap_or(1),
+                flags as _,
+                ptr::null_mut(),
+            )
+        })?;
+        let received = usize::try_from(received).unwrap_or(0).min(BATCH);
+        for (len, message) in self.lens.iter_mut().zip(&messages[..received]) {
+            *len = usize::try_from(message.msg_len).unwrap_or(0).min(self.stride - self.headroom);
+        }
+        Ok(received)
+    }
+
+    /// The message at `index` of the last batch.
+    pub fn message(&self, index: usize) -> &[u8] {
+        &self.room(index)[self.headroom..][..self.lens[index]]
+    }
+
+    /// Its sender; unspecified where it has no IP address.
+    pub fn sender(&self, index: usize) -> SocketAddr {
+        decode(&self.names[index])
+    }
+
+    /// The message at `index` with the octets in front of it.
+    pub fn message_with_headroom_mut(&mut self, index: usize) -> &mut [u8] {
+        let end = self.headroom + self.lens[index];
+        &mut self.octets[index * self.stride..][..end]
+    }
+
+    /// As [`Self::message_with_headroom_mut`], to read.
+    pub fn message_with_headroom(&self, index: usize) -> &[u8] {
+        &self.room(index)[..self.headroom + self.lens[index]]
+    }
+
+    fn room(&self, index: usize) -> &[u8] {
+        &self.octets[index * self.stride..][..self.stride]
+    }
+}
+
+/// Sends messages in order, at most [`BATCH`]; `failed` hears of each that the kernel refuses.
+pub fn send<'a>(
+    socket: BorrowedFd<'_>,
+    outgoing: impl Iterator<Item = (&'a [u8], SocketAddr)>,
+    mut failed: impl FnMut(io::Error),
+) {
+    let mut names = [[0; NAME]; BATCH];
+    let mut vectors = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; BATCH];
+    let mut messages = [libc::mmsghdr::zeroed(); BATCH];
+    let mut count = 0;
+    let places = messages.iter_mut().zip(vectors.iter_mut().zip(&mut names));
+    for ((octets, to), (message, (vector, name))) in outgoing.zip(places) {
+        let (encoded, len) = encode(to);
+        *name = encoded;
+        *vector = libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
+        message.msg_hdr.msg_name = name.as_mut_ptr().cast();
+        message.msg_hdr.msg_namelen = len;
+        message.msg_hdr.msg_iov = &raw mut *vector;
+        message.msg_hdr.msg_iovlen = 1;
+        count += 1;
+    }
+    let mut rest = &mut messages[..count];
+    // Each round sends one message at least or gives one up.
+    while !rest.is_empty() {
+        match send_some(socket, rest) {
+            Ok(sent) => rest = rest.split_at_mut(sent).1,
+            Err(error) => {
+                failed(error);
+                rest = rest.split_at_mut(1).1;
+            }
+        }
+    }
+}
+
+fn send_some(socket: BorrowedFd<'_>, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
+    let count = libc::c_uint::try_from(messages.len()).unwrap_or(1);
+    // SAFETY: `send` made every message point to a name and a vector that outlive this call, and each vector to
+    // octets that it borrows; the kernel reads them and writes only each message's length.
+    let sent = check(unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count, 0) })?;
+    Ok(usize::try_from(sent).unwrap_or(1).clamp(1, messages.len()))
+}
+
+/// `sockaddr_in` or `sockaddr_in6` as the octets that they are.
+fn encode(address: SocketAddr) -> ([u8; NAME], libc::socklen_t) {
+    let mut name = [0; NAME];
+    name[2..4].copy_from_slice(&address.port().to_be_bytes());
+    let (family, len) = match address.ip() {
+        IpAddr::V4(v4) => {
+            name[4..8].copy_from_slice(&v4.octets());
+            (libc::AF_INET, 16)
+        }
+        IpAddr::V6(v6) => {
+            name[8..24].copy_from_slice(&v6.octets());
+            (libc::AF_INET6, 28)
+        }
+    };
+    name[..2].copy_from_slice(&u16::try_from(family).unwrap_or(0).to_ne_bytes());
+    (name, len)
+}
+
+/// IPv4 in IPv6 clothes, as a dual-stack socket reports it, counts as IPv4.
+fn decode(name: &[u8; NAME]) -> SocketAddr {
+    let port = u16::from_be_bytes([name[2], name[3]]);
+    let ip = match i32::from(u16::from_ne_bytes([name[0], name[1]])) {
+        libc::AF_INET => Ipv4Addr::new(name[4], name[5], name[6], name[7]).into(),
+        libc::AF_INET6 => {
+            let mut octets = [0; 16];
+            octets.copy_from_slice(&name[8..24]);
+            Ipv6Addr::from(octets).to_canonical()
+        }
+        _ => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    SocketAddr::new(ip, port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn addresses_survive_the_kernels_form() {
+        for text in ["192.0.2.1:7", "[2001:db8::1]:65535", "0.0.0.0:0"] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(decode(&encode(address).0), address);
+        }
+        let mapped: SocketAddr = "[::ffff:192.0.2.1]:7".parse().unwrap();
+        assert_eq!(decode(&encode(mapped).0).to_string(), "192.0.2.1:7");
+    }
+
+    #[test]
+    fn a_batch_keeps_order_lengths_and_senders() {
+        let server = udp_server("127.0.0.1:0".parse().unwrap(), Duration::from_secs(5)).unwrap();
+        let server = UdpSocket::from(server);
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sent: Vec<Vec<u8>> = (0..100_u8).map(|n| vec![n; usize::from(n)]).collect();
+        let to = server.local_addr().unwrap();
+        for part in sent.chunks(BATCH) {
+            send(client.as_fd(), part.iter().map(|octets| (octets.as_slice(), to)), |error| {
+                panic!("{error}")
+            });
+        }
+        let mut buffers = Buffers::new(10, 64);
+        let mut got = Vec::new();
+        while got.len() < sent.len() {
+            let count = buffers.receive(server.as_fd()).unwrap();
+            for index in 0..count {
+                assert_eq!(buffers.sender(index), client.local_addr().unwrap());
+                assert_eq!(&buffers.message_with_headroom(index)[10..], buffers.message(index));
+                got.push(buffers.message(index).to_vec());
+            }
+        }
+        // Longer than the room: cut, and never over its neighbour.
+        let expected: Vec<&[u8]> = sent.iter().map(|octets| &octets[..octets.len().min(64)]).collect();
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn one_refused_message_does_not_stop_the_others() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = server.local_addr().unwrap();
+        let too_long = vec![0; 70_000];
+        let messages: [&[u8]; 3] = [b"a", &too_long, b"b"];
+        let mut failures = 0;
+        send(client.as_fd(), messages.iter().map(|octets| (*octets, to)), |_| failures += 1);
+        let mut octet = [0; 8];
+        assert_eq!((server.recv(&mut octet).unwrap(), octet[0]), (1, b'a'));
+        assert_eq!((server.recv(&mut octet).unwrap(), octet[0], failures), (1, b'b', 1));
+    }
+}
