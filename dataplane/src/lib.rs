@@ -1,7 +1,12 @@
-//! dataplane
+//! The data plane: the director, which encapsulates packets by a forwarding table, and the redirector on the backend
+//! host, which unwraps them. `main.rs` is a shell around it.
 
+pub mod cli;
+pub mod config;
+pub mod io;
 pub mod pipeline;
 pub mod redirect;
+pub mod replay;
 pub mod route;
 pub mod sys;
 pub mod wire;

@@ -1,1 +1,16 @@
-fn main() {}
+//! `dataplane`: parse, do, print the chain of errors, exit.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use dataplane::cli::{Cli, exit_code};
+
+fn main() -> ExitCode {
+    match Cli::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("dataplane: {error:#}");
+            ExitCode::from(exit_code(&error))
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What was typed. Each command keeps its arguments in its own module; here is only the list of them, and which exit
+//! code an error means.
+
+use clap::{Parser, Subcommand};
+use common::table::TableError;
+
+use crate::{config::ConfigError, replay};
+
+/// Refused, or over a limit that was set.
+pub const REFUSED: u8 = 1;
+/// Wrong usage (clap exits with the same), or the system said no.
+pub const FAILED: u8 = 2;
+
+/// Forwards packets by a forwarding table
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Replay(replay::Args),
+}
+
+impl Cli {
+    /// Does what was asked.
+    ///
+    /// # Errors
+    /// See [`exit_code`].
+    pub fn run(self) -> anyhow::Result<()> {
+        match self.command {
+            Command::Replay(args) => args.run(),
+        }
+    }
+}
+
+/// 1 if what was given was read and refused, 2 for all else.
+#[must_use]
+pub fn exit_code(error: &anyhow::Error) -> u8 {
+    let refused = error.chain().any(|e| e.is::<TableError>() || e.is::<ConfigError>());
+    if refused { REFUSED } else { FAILED }
+}

@@ -1,0 +1,3 @@
+//! Ways to move frames.
+
+pub mod pcap;

@@ -1,0 +1,175 @@
+//! `dataplane replay`: a capture through the packet path, without any privilege. What would have been sent is
+//! written to another capture; what became of each frame is counted.
+//!
+//! Without a configuration the underlay is made up: sources [`DEFAULT_SOURCE_V4`] and [`DEFAULT_SOURCE_V6`], MTU
+//! 1,500, and [`DEFAULT_GATEWAY`] as the next hop of all. Frames leave from the link address that the client's frame
+//! was sent to. Time stamps are those of the frames that caused the output.
+
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use common::table::ForwardingTable;
+
+use crate::{
+    config::Config,
+    io::pcap::{Captured, Reader, Writer},
+    pipeline::{Answer, Counters, DropReason, PassReason, Pipeline, Route, Verdict},
+    wire::ethernet::Mac,
+};
+
+/// Outer source without a configuration (RFC 5737).
+pub const DEFAULT_SOURCE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+/// Outer source without a configuration (RFC 3849).
+pub const DEFAULT_SOURCE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+/// Next hop without a configuration.
+pub const DEFAULT_GATEWAY: Mac = Mac([2, 0, 0, 0, 0, 1]);
+
+/// Runs a capture through the packet path and writes what would be sent
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Forwarding table: ours, or GLB Director's version 2
+    #[arg(long, value_name = "TABLE")]
+    table: PathBuf,
+    /// Data plane configuration, for source addresses, gateway_mac, mtu and echo
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print the counts as JSON
+    #[arg(long)]
+    json: bool,
+    /// Capture to read: pcap or pcapng, Ethernet
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// Capture to write: pcap
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+}
+
+impl Args {
+    /// Replays and prints the counts.
+    ///
+    /// # Errors
+    /// If a file cannot be read or written, or is refused.
+    pub fn run(&self) -> anyhow::Result<()> {
+        let pipeline = self.pipeline()?;
+        let input = File::open(&self.input).with_context(|| self.input.display().to_string())?;
+        let reader = Reader::new(input).with_context(|| self.input.display().to_string())?;
+        let counters = self.replay(&pipeline, reader)?;
+        let mut stdout = std::io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut stdout, &to_json(&pipeline, &counters))?;
+            writeln!(stdout)?;
+        } else {
+            print(&mut stdout, &pipeline, &counters)?;
+        }
+        Ok(())
+    }
+
+    fn pipeline(&self) -> anyhow::Result<Pipeline> {
+        let octets = std::fs::read(&self.table).with_context(|| self.table.display().to_string())?;
+        let forwarding = ForwardingTable::read(&octets).with_context(|| self.table.display().to_string())?;
+        let config = self.config.as_deref().map_or_else(|| Ok(default_config()), read_config)?;
+        let destination = config.gateway_mac.unwrap_or(DEFAULT_GATEWAY);
+        let route = |_: IpAddr| Route::Via { source: Mac::default(), destination };
+        let pipeline = Pipeline::new(forwarding, config.underlay(), route);
+        pipeline.map_err(|tie| anyhow::anyhow!("binds {} and {} tie", tie.earlier, tie.later))
+    }
+
+    fn replay(&self, pipeline: &Pipeline, mut reader: Reader<File>) -> anyhow::Result<Counters> {
+        let output = File::create(&self.output).with_context(|| self.output.display().to_string())?;
+        let mut writer = Writer::new(BufWriter::new(output))?;
+        let mut counters = Counters::new(pipeline);
+        let mut out = Vec::new();
+        while let Some(captured) = reader.next_frame().with_context(|| self.input.display().to_string())? {
+            out.resize(pipeline.room(captured.frame.len()).max(out.len()), 0);
+            let verdict = pipeline.process(&captured.frame, &mut out);
+            counters.count(&verdict);
+            if let Some(frame) = sent(&verdict, &captured, &mut out) {
+                writer.write(captured.time, frame).with_context(|| self.output.display().to_string())?;
+            }
+        }
+        writer.into_inner().flush().with_context(|| self.output.display().to_string())?;
+        Ok(counters)
+    }
+}
+
+fn read_config(path: &Path) -> anyhow::Result<Config> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let config = Config::parse(&text, path)?;
+    Ok(Config {
+        source_ipv4: config.source_ipv4.or(Some(DEFAULT_SOURCE_V4)),
+        source_ipv6: config.source_ipv6.or(Some(DEFAULT_SOURCE_V6)),
+        ..config
+    })
+}
+
+fn default_config() -> Config {
+    Config { source_ipv4: Some(DEFAULT_SOURCE_V4), source_ipv6: Some(DEFAULT_SOURCE_V6), ..Config::default() }
+}
+
+/// The frame that a verdict sends. An encapsulated one leaves from the address that the captured one came to.
+fn sent<'a>(verdict: &Verdict, captured: &Captured, out: &'a mut [u8]) -> Option<&'a [u8]> {
+    match verdict {
+        Verdict::Encapsulate(done) | Verdict::Local(done) => {
+            let frame = out.get_mut(..usize::try_from(done.len).ok()?)?;
+            frame.get_mut(6..12)?.copy_from_slice(captured.frame.get(..6)?);
+            Some(frame)
+        }
+        Verdict::Answer { len, .. } => out.get(..usize::try_from(*len).ok()?),
+        Verdict::Pass(_) | Verdict::Drop(_) => None,
+    }
+}
+
+fn to_json(pipeline: &Pipeline, counters: &Counters) -> serde_json::Value {
+    let forwarding = pipeline.forwarding();
+    let tables = forwarding.tables().iter().enumerate().map(|(at, table)| {
+        let counts = counters.backends(at);
+        let backends = table.backends.iter().zip(counts);
+        let backends = backends.map(|(b, frames)| serde_json::json!({ "id": b.id, "frames": frames }));
+        serde_json::json!({
+            "name": table.name,
+            "frames": counts.iter().sum::<u64>(),
+            "backends": backends.collect::<Vec<_>>(),
+        })
+    });
+    serde_json::json!({
+        "table": forwarding.digest().to_string(),
+        "frames": counters.frames,
+        "encapsulated": counters.encapsulated,
+        "passed": reasons(PassReason::ALL, PassReason::name, |r| counters.passed(r)),
+        "dropped": reasons(DropReason::ALL, DropReason::name, |r| counters.dropped(r)),
+        "answered": reasons(Answer::ALL, Answer::name, |r| counters.answered(r)),
+        "tables": tables.collect::<Vec<_>>(),
+    })
+}
+
+fn reasons<R: Copy>(
+    all: &[R],
+    name: impl Fn(R) -> &'static str,
+    count: impl Fn(R) -> u64,
+) -> serde_json::Value {
+    all.iter().map(|reason| (name(*reason).to_owned(), serde_json::Value::from(count(*reason)))).collect()
+}
+
+fn print(to: &mut impl Write, pipeline: &Pipeline, counters: &Counters) -> std::io::Result<()> {
+    let forwarding = pipeline.forwarding();
+    writeln!(to, "table {}, {} frames", forwarding.digest().short(), counters.frames)?;
+    writeln!(to, "  {:<24} {:>12}", "encapsulated", counters.encapsulated)?;
+    let passed = PassReason::ALL.iter().map(|r| ("passed", r.name(), counters.passed(*r)));
+    let dropped = DropReason::ALL.iter().map(|r| ("dropped", r.name(), counters.dropped(*r)));
+    let answered = Answer::ALL.iter().map(|r| ("answered", r.name(), counters.answered(*r)));
+    for (what, name, count) in passed.chain(dropped).chain(answered).filter(|(.., count)| *count > 0) {
+        writeln!(to, "  {:<24} {count:>12}", format!("{what} {name}"))?;
+    }
+    for (at, table) in forwarding.tables().iter().enumerate() {
+        writeln!(to, "{}", table.name)?;
+        for (backend, frames) in table.backends.iter().zip(counters.backends(at)) {
+            writeln!(to, "  {:<24} {frames:>12}", backend.id)?;
+        }
+    }
+    Ok(())
+}
