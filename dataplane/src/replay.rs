@@ -16,9 +16,9 @@ use anyhow::Context;
 use common::table::ForwardingTable;
 
 use crate::{
-    config::Config,
+    config::{DEFAULT_MTU, UnderlayConfig},
     io::pcap::{Captured, Reader, Writer},
-    pipeline::{Answer, Counters, DropReason, PassReason, Pipeline, Route, Verdict},
+    pipeline::{Answer, Counters, DropReason, PassReason, Pipeline, Route, Underlay, Verdict},
     wire::ethernet::Mac,
 };
 
@@ -72,10 +72,10 @@ impl Args {
     fn pipeline(&self) -> anyhow::Result<Pipeline> {
         let octets = std::fs::read(&self.table).with_context(|| self.table.display().to_string())?;
         let forwarding = ForwardingTable::read(&octets).with_context(|| self.table.display().to_string())?;
-        let config = self.config.as_deref().map_or_else(|| Ok(default_config()), read_config)?;
+        let config = self.config.as_deref().map_or_else(|| Ok(UnderlayConfig::default()), read_config)?;
         let destination = config.gateway_mac.unwrap_or(DEFAULT_GATEWAY);
         let route = |_: IpAddr| Route::Via { source: Mac::default(), destination };
-        let pipeline = Pipeline::new(forwarding, config.underlay(), route);
+        let pipeline = Pipeline::new(forwarding, underlay(config), route);
         pipeline.map_err(|tie| anyhow::anyhow!("binds {} and {} tie", tie.earlier, tie.later))
     }
 
@@ -97,18 +97,18 @@ impl Args {
     }
 }
 
-fn read_config(path: &Path) -> anyhow::Result<Config> {
+fn read_config(path: &Path) -> anyhow::Result<UnderlayConfig> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let config = Config::parse(&text, path)?;
-    Ok(Config {
-        source_ipv4: config.source_ipv4.or(Some(DEFAULT_SOURCE_V4)),
-        source_ipv6: config.source_ipv6.or(Some(DEFAULT_SOURCE_V6)),
-        ..config
-    })
+    Ok(UnderlayConfig::parse(path, &text)?)
 }
 
-fn default_config() -> Config {
-    Config { source_ipv4: Some(DEFAULT_SOURCE_V4), source_ipv6: Some(DEFAULT_SOURCE_V6), ..Config::default() }
+fn underlay(config: UnderlayConfig) -> Underlay {
+    Underlay {
+        source_ipv4: config.source_ipv4.or(Some(DEFAULT_SOURCE_V4)),
+        source_ipv6: config.source_ipv6.or(Some(DEFAULT_SOURCE_V6)),
+        mtu: config.mtu.unwrap_or(DEFAULT_MTU),
+        echo: config.echo,
+    }
 }
 
 /// The frame that a verdict sends. An encapsulated one leaves from the address that the captured one came to.

@@ -1,92 +1,113 @@
-//! The configuration as it is typed.
+//! The file as it is written: keys, and values as text with the line where they stand.
+//!
+//! Values are read as text and understood here, because the YAML library's own messages name no key and have no list
+//! of what is allowed. Its strictness is kept: unknown keys, keys that come twice and broken documents are its to refuse.
 
-use std::{
-    net::{Ipv4Addr, Ipv6Addr},
-    str::FromStr,
-};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::Deserialize;
+use serde_yaml::Spanned;
 
-use super::{Config, DEFAULT_MTU, LEAST_MTU};
-use crate::{pipeline::Echo, wire::ethernet::Mac};
+use super::ConfigError;
 
+/// A value that may be left out.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Raw {
-    source_ipv4: Option<Ipv4Addr>,
-    source_ipv6: Option<Ipv6Addr>,
-    #[serde(deserialize_with = "mac")]
-    gateway_mac: Option<Mac>,
-    #[serde(deserialize_with = "mtu")]
-    mtu: Option<u16>,
-    echo: RawEcho,
+#[serde(transparent)]
+pub(super) struct Slot(Option<Spanned<String>>);
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Raw {
+    #[serde(default)]
+    pub(super) version: Slot,
+    #[serde(default)]
+    pub(super) table: Slot,
+    #[serde(default)]
+    pub(super) interface: Slot,
+    #[serde(default)]
+    pub(super) mode: Slot,
+    #[serde(default)]
+    pub(super) workers: Slot,
+    #[serde(default)]
+    pub(super) offloads: Slot,
+    #[serde(default)]
+    pub(super) echo: Slot,
+    #[serde(default)]
+    pub(super) mtu: Slot,
+    #[serde(default)]
+    pub(super) source_ipv4: Slot,
+    #[serde(default)]
+    pub(super) source_ipv6: Slot,
+    #[serde(default)]
+    pub(super) gateway_mac: Slot,
+    #[serde(default)]
+    pub(super) too_big_per_second: Slot,
+    #[serde(default)]
+    pub(super) control: Slot,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum RawEcho {
-    #[default]
-    Forward,
-    Pass,
-    Answer,
-}
-
-fn mac<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Mac>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let mac = Mac::from_str(&text);
-    mac.map(Some).map_err(|allowed| D::Error::custom(format!("gateway_mac: found {text:?}; {allowed}")))
-}
-
-fn mtu<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::Error> {
-    let mtu = u16::deserialize(deserializer)?;
-    if mtu < LEAST_MTU {
-        return Err(D::Error::custom(format!("mtu: found {mtu}; allowed are {LEAST_MTU} to 65535")));
+impl Raw {
+    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        serde_yaml::from_str(text).map_err(|error| ConfigError::document(path, &error))
     }
-    Ok(Some(mtu))
 }
 
-pub(super) fn parse(text: &str) -> Result<Config, String> {
-    let raw: Raw = serde_yaml::from_str(text).map_err(|e| e.to_string())?;
-    Ok(Config {
-        source_ipv4: raw.source_ipv4,
-        source_ipv6: raw.source_ipv6,
-        gateway_mac: raw.gateway_mac,
-        mtu: raw.mtu.unwrap_or(DEFAULT_MTU),
-        echo: match raw.echo {
-            RawEcho::Forward => Echo::Forward,
-            RawEcho::Pass => Echo::Pass,
-            RawEcho::Answer => Echo::Answer,
-        },
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_every_key() {
-        let text = "source_ipv4: 192.0.2.1\nsource_ipv6: 2001:db8::1\ngateway_mac: 02:00:00:00:00:01\nmtu: 9000\necho: answer\n";
-        let config = parse(text).unwrap();
-        assert_eq!(config.source_ipv4, Some(Ipv4Addr::new(192, 0, 2, 1)));
-        assert_eq!(config.gateway_mac, Some(Mac([2, 0, 0, 0, 0, 1])));
-        assert_eq!((config.mtu, config.echo), (9_000, Echo::Answer));
+impl Slot {
+    pub(super) fn field<'a>(&'a self, file: &'a Path, key: &'static str) -> Option<Field<'a>> {
+        self.0.as_ref().map(|value| Field { file, key, line: value.referenced.line(), text: &value.value })
     }
 
-    #[test]
-    fn refuses_what_it_does_not_know_with_the_line() {
-        for (text, expected) in [
-            ("mtu: 1500\nmtuu: 1\n", "mtuu"),
-            ("mtu: 575\n", "576 to 65535"),
-            ("mtu: 65536\n", "u16"),
-            ("mtu: 1500\nmtu: 1500\n", "duplicate"),
-            ("\n\ngateway_mac: 02-00\n", "line 3"),
-            ("source_ipv4: ::1\n", "IPv4"),
-            ("echo: reply\n", "forward"),
-        ] {
-            let error = parse(text).unwrap_err();
-            assert!(error.contains(expected), "{text:?}: {error}");
-            assert!(error.contains("line"), "{text:?}: {error}");
+    pub(super) fn required<'a>(
+        &'a self,
+        file: &'a Path,
+        key: &'static str,
+        allowed: &str,
+    ) -> Result<Field<'a>, ConfigError> {
+        self.field(file, key).ok_or_else(|| ConfigError::value(file, None, key, None, allowed))
+    }
+}
+
+/// A value that is there, and where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field<'a> {
+    file: &'a Path,
+    key: &'static str,
+    line: u64,
+    text: &'a str,
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn text(&self) -> &'a str {
+        self.text
+    }
+
+    pub(super) fn refuse(&self, allowed: &str) -> ConfigError {
+        ConfigError::value(self.file, Some(self.line), self.key, Some(self.text), allowed)
+    }
+
+    pub(super) fn one_of<T: Copy>(&self, all: &[(&str, T)]) -> Result<T, ConfigError> {
+        let names = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        all.iter()
+            .find_map(|(name, value)| (*name == self.text).then_some(*value))
+            .ok_or_else(|| self.refuse(&names()))
+    }
+
+    pub(super) fn number<T: Copy + FromStr + PartialOrd + std::fmt::Display>(
+        &self,
+        range: RangeInclusive<T>,
+    ) -> Result<T, ConfigError> {
+        let allowed = || format!("a whole number from {} to {}", range.start(), range.end());
+        let digits = self.text.bytes().all(|octet| octet.is_ascii_digit());
+        let value = self.text.parse().ok().filter(|value| digits && range.contains(value));
+        value.ok_or_else(|| self.refuse(&allowed()))
+    }
+
+    pub(super) fn path(&self, folder: &Path) -> Result<PathBuf, ConfigError> {
+        if self.text.is_empty() || self.text.contains('\0') {
+            return Err(self.refuse("a path"));
         }
+        Ok(folder.join(self.text))
     }
 }

@@ -71,22 +71,9 @@ impl PacketSocket {
         set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &octets)
     }
 
-    /// The kernel's count, which asking clears. Without a TPACKET_V3 ring its answer is shorter by a field.
+    /// What the kernel counted since it was last asked.
     pub fn arrivals(&self) -> io::Result<Arrivals> {
-        let mut stats = libc::tpacket_stats_v3::zeroed();
-        let mut len = socklen::<libc::tpacket_stats_v3>();
-        // SAFETY: the kernel writes at most `len` octets, and `stats` has that many.
-        let result = unsafe {
-            libc::getsockopt(
-                self.0.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut stats).cast(),
-                &raw mut len,
-            )
-        };
-        check(result)?;
-        Ok(Arrivals { packets: stats.tp_packets, lost: stats.tp_drops })
+        arrivals(self.as_fd())
     }
 
     /// Sends one frame out of an interface.
@@ -133,6 +120,25 @@ impl AsFd for PacketSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// The kernel's count for a packet socket, which asking clears.
+pub fn arrivals(socket: BorrowedFd<'_>) -> io::Result<Arrivals> {
+    // Without a TPACKET_V3 ring the answer is shorter by a field.
+    let mut stats = libc::tpacket_stats_v3::zeroed();
+    let mut len = socklen::<libc::tpacket_stats_v3>();
+    // SAFETY: the kernel writes at most `len` octets, and `stats` has that many.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut stats).cast(),
+            &raw mut len,
+        )
+    };
+    check(result)?;
+    Ok(Arrivals { packets: stats.tp_packets, lost: stats.tp_drops })
 }
 
 /// Where a frame goes: out of this interface. With SOCK_RAW the frame carries its own addresses.

@@ -79,17 +79,19 @@ impl Ring {
         &self.socket
     }
 
-    /// The next filled block, for which it waits at most `timeout`.
-    pub fn block(&mut self, timeout: Duration) -> io::Result<Option<Block<'_>>> {
+    /// Waits until a block is filled, at most `timeout`.
+    pub fn wait(&self, timeout: Duration) -> io::Result<()> {
+        if self.is_ours(self.next) { Ok(()) } else { readable([self.socket.as_fd()], timeout).map(drop) }
+    }
+
+    /// The next block, if it is filled.
+    pub fn block(&mut self) -> Option<Block<'_>> {
         if !self.is_ours(self.next) {
-            readable([self.socket.as_fd()], timeout)?;
-        }
-        if !self.is_ours(self.next) {
-            return Ok(None);
+            return None;
         }
         let index = self.next;
         self.next = (index + 1) % self.blocks;
-        Ok(Some(self.take(index)))
+        Some(self.take(index))
     }
 
     /// What the kernel counted since it was last asked.
@@ -162,8 +164,8 @@ impl Drop for Block<'_> {
 pub struct Frame<'block> {
     /// From the destination MAC address on, VLAN tag included, checksums finished.
     pub bytes: &'block mut [u8],
-    /// Several frames of one flow that some stage merged into one. Nobody sent it so: it must not be forwarded so.
-    pub merged: bool,
+    /// Several frames of one flow that some stage merged into one.
+    pub merged: Merged,
     /// The frame was longer than the block could hold.
     pub cut: bool,
 }
@@ -280,7 +282,19 @@ pub struct Offloads {
     /// A checksum is to be finished.
     pub partial: Option<checksum::Partial>,
     /// Several frames in one.
-    pub merged: bool,
+    pub merged: Merged,
+}
+
+/// Whether a frame was several on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Merged {
+    /// It is as it was sent.
+    #[default]
+    No,
+    /// Segments of a TCP stream. As one segment they mean the same.
+    Segments,
+    /// Datagrams. As one they mean something else.
+    Datagrams,
 }
 
 impl Offloads {
@@ -293,7 +307,13 @@ impl Offloads {
             (Some(start), Some(field)) if flagged => Some(checksum::Partial { start, field }),
             _ => None,
         };
-        Self { partial, merged: header.get(1).is_some_and(|&kind| kind != 0) }
+        // A bit for ECN may be set beside the kind.
+        let merged = match header.get(1).map_or(0, |kind| kind & !VIRTIO_GSO_ECN) {
+            0 => Merged::No,
+            VIRTIO_GSO_TCPV4 | VIRTIO_GSO_TCPV6 => Merged::Segments,
+            _ => Merged::Datagrams,
+        };
+        Self { partial, merged }
     }
 }
 
@@ -354,6 +374,9 @@ const VLAN_TPID: u16 = 0x8100;
 /// Octets asked for in front of each frame, on top of what the kernel needs: a multiple of 16 keeps its alignment.
 const RESERVE: u32 = 16;
 const VIRTIO_NEEDS_CSUM: u8 = 1;
+const VIRTIO_GSO_TCPV4: u8 = 1;
+const VIRTIO_GSO_TCPV6: u8 = 4;
+const VIRTIO_GSO_ECN: u8 = 0x80;
 
 /// An offset that the kernel counts from the start of the block, as one into the body. What lies before the body
 /// becomes one that no check lets pass.

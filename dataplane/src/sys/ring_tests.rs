@@ -106,7 +106,12 @@ fn offloads_are_read_at_every_length() {
     let header: Vec<u8> = [&[1, 1][..], &[0; 4], &34_u16.to_ne_bytes(), &16_u16.to_ne_bytes()].concat();
     let full = Offloads::read(&header);
     assert_eq!(full.partial, Some(checksum::Partial { start: 34, field: 16 }));
-    assert!(full.merged);
+    assert_eq!(full.merged, Merged::Segments);
+    for (kind, merged) in
+        [(0, Merged::No), (0x84, Merged::Segments), (3, Merged::Datagrams), (5, Merged::Datagrams)]
+    {
+        assert_eq!(Offloads::read(&[0, kind]).merged, merged, "kind {kind}");
+    }
     for cut in 0..header.len() {
         assert_eq!(Offloads::read(&header[..cut]).partial, None, "cut at {cut}");
     }

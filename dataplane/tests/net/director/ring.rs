@@ -27,7 +27,8 @@ fn drain(ring: &mut Ring) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let mut quiet = 0;
     while quiet < 20 {
-        let Some(mut block) = ring.block(Duration::from_millis(10)).unwrap() else {
+        ring.wait(Duration::from_millis(10)).unwrap();
+        let Some(mut block) = ring.block() else {
             quiet += 1;
             continue;
         };
@@ -86,7 +87,8 @@ fn drain_some(ring: &mut Ring, count: usize) -> Vec<Vec<u8>> {
         if frames.len() >= count {
             break;
         }
-        if let Some(mut block) = ring.block(Duration::from_millis(10)).unwrap() {
+        ring.wait(Duration::from_millis(10)).unwrap();
+        if let Some(mut block) = ring.block() {
             while let Some(frame) = block.frame() {
                 if frame.bytes[12..14] == OURS {
                     frames.push(frame.bytes.to_vec());
@@ -166,7 +168,8 @@ fn an_unfinished_checksum_is_finished() {
         far.send_to(b"an odd payload!", "192.0.2.1:5000").unwrap();
         let mut seen = 0;
         for _ in 0..100 {
-            let Some(mut block) = ring.block(Duration::from_millis(10)).unwrap() else { continue };
+            ring.wait(Duration::from_millis(10)).unwrap();
+            let Some(mut block) = ring.block() else { continue };
             while let Some(frame) = block.frame() {
                 if frame.bytes[12..14] == [8, 0] && frame.bytes[23] == 17 {
                     seen += 1;

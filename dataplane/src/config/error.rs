@@ -1,0 +1,74 @@
+//! Why a configuration is refused.
+
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+/// File, line, key, what was found, what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    file: PathBuf,
+    line: Option<u64>,
+    problem: Problem,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Problem {
+    /// A value that is not allowed, or that is missing.
+    Value {
+        key: &'static str,
+        found: Option<String>,
+        allowed: String,
+    },
+    /// Not YAML, or not the document that is expected.
+    Document(String),
+    Unreadable(String),
+}
+
+impl ConfigError {
+    pub(super) fn value(
+        file: &Path,
+        line: Option<u64>,
+        key: &'static str,
+        found: Option<&str>,
+        allowed: &str,
+    ) -> Self {
+        let problem = Problem::Value { key, found: found.map(str::to_owned), allowed: allowed.to_owned() };
+        Self { file: file.to_owned(), line, problem }
+    }
+
+    pub(super) fn document(file: &Path, error: &serde_yaml::Error) -> Self {
+        // The plain message; the place is told once, by us.
+        let message = error.without_snippet().to_string();
+        let line = error.location().map(|location| location.line()).filter(|&line| line > 0);
+        Self { file: file.to_owned(), line, problem: Problem::Document(message) }
+    }
+
+    pub(super) fn unreadable(file: &Path, error: &io::Error) -> Self {
+        Self { file: file.to_owned(), line: None, problem: Problem::Unreadable(error.to_string()) }
+    }
+
+    /// The file could not be read at all.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self.problem, Problem::Unreadable(_))
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        match &self.problem {
+            Problem::Value { key, found: Some(found), allowed } => {
+                write!(f, ": {key}: found `{found}`, allowed: {allowed}")
+            }
+            Problem::Value { key, found: None, allowed } => {
+                write!(f, ": {key}: found nothing, allowed: {allowed}")
+            }
+            Problem::Document(message) | Problem::Unreadable(message) => write!(f, ": {message}"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
