@@ -108,6 +108,12 @@ pub(crate) fn ethernet(types: &[u16], payload: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// Length of the link header of a frame with at most two tags.
+pub(crate) fn link_len(frame: &[u8]) -> usize {
+    let is_tag = |at: &usize| matches!(frame[*at..at + 2], [0x81, 0] | [0x88, 0xa8] | [0x91, 0]);
+    [12, 16, 20].into_iter().find(|at| !is_tag(at)).unwrap() + 2
+}
+
 /// A TCP segment; its checksum is not filled in, since a director does not look at it.
 pub(crate) fn tcp(source: u16, destination: u16, flags: u8, data: &[u8]) -> Vec<u8> {
     let mut segment = ports(source, destination);

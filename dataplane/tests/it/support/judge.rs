@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use dataplane::pipeline::{Pipeline, Verdict};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 
-use super::frames::checksum;
+use super::frames::{checksum, link_len};
 
 /// Fills output buffers, so that an octet that was not written shows.
 pub(crate) const UNWRITTEN: u8 = 0xa5;
@@ -103,8 +103,7 @@ fn read_gue(gue: &[u8]) -> (Vec<IpAddr>, u8, &[u8]) {
 /// Checks an answer to `frame` but for its type and data: back the same way, from the VIP, whole and right.
 pub(crate) fn check_answer(frame: &[u8], answer: &[u8]) -> Vec<u8> {
     assert_eq!((&answer[..6], &answer[6..12]), (&frame[6..12], &frame[..6]), "link addresses change places");
-    let link_len = frame.len()
-        - SlicedPacket::from_ethernet(frame).map_or(0, |s| s.ether_payload().unwrap().payload.len());
+    let link_len = link_len(frame);
     assert_eq!(answer[12..link_len], frame[12..link_len], "tags and type");
     let (asked, said) = (&frame[link_len..], &answer[link_len..]);
     if said[0] >> 4 == 4 {

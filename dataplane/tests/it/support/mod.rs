@@ -3,3 +3,4 @@
 pub(crate) mod frames;
 pub(crate) mod judge;
 pub(crate) mod tables;
+pub(crate) mod vectors;

@@ -1,0 +1,111 @@
+//! "Too big" and echo replies, field by field.
+
+use dataplane::pipeline::{Answer, Echo, Verdict};
+
+use crate::support::{
+    frames::{V4, V6, icmp, icmpv6, tcp},
+    judge::{check_answer, read, run},
+    vectors::{ALT, CLIENT, CLIENT6, PIPELINE, WEB, WEB6, with_echo},
+};
+
+fn payload(len: usize) -> Vec<u8> {
+    segment(51_234, len)
+}
+
+fn segment(port: u16, len: usize) -> Vec<u8> {
+    tcp(port, 443, 16, &vec![b'x'; len - 20])
+}
+
+/// A client port whose flow to `ALT` has the most hops: three after the primary.
+fn port_of_four_hops() -> u16 {
+    let hops =
+        |port| read(&run(&PIPELINE, &V4::new(CLIENT, ALT, 6).frame(&segment(port, 20))).frame).hops.len();
+    (1..1_000).find(|port| hops(*port) == 3).unwrap()
+}
+
+fn too_big(frame: &[u8]) -> Vec<u8> {
+    let outcome = run(&PIPELINE, frame);
+    assert!(
+        matches!(outcome.verdict, Verdict::Answer { answer: Answer::TooBig, .. }),
+        "{:?}",
+        outcome.verdict
+    );
+    check_answer(frame, &outcome.frame)
+}
+
+/// 1,500 octets with DF and identification 0x1234: two hops leave 1,460, four leave 1,452.
+#[test]
+fn the_mtu_that_fits() {
+    for (vip, mtu) in [(WEB, 1_460_u16), (ALT, 1_452), ("203.0.113.30", 1_428)] {
+        let port = if vip == ALT { port_of_four_hops() } else { 51_234 };
+        let frame = V4::new(CLIENT, vip, 6).frame(&segment(port, 1_480));
+        let message = too_big(&frame);
+        assert_eq!(message[..2], [3, 4], "{vip}");
+        assert_eq!(message[4..8], [&[0, 0], &mtu.to_be_bytes()[..]].concat(), "{vip}");
+        // 576 octets in all, and the quote starts as the packet did.
+        assert_eq!(message[8..], frame[14..14 + 548], "{vip}");
+        let fitting = V4::new(CLIENT, vip, 6).frame(&segment(port, usize::from(mtu) - 20));
+        assert!(
+            matches!(run(&PIPELINE, &fitting).verdict, Verdict::Encapsulate(_)),
+            "{vip}: what was said to fit fits"
+        );
+    }
+    for (vip, mtu) in [(WEB6, 1_460_u32), ("2001:db8::30", 1_428)] {
+        let frame = V6::new(CLIENT6, vip, 6).frame(&payload(1_460));
+        let message = too_big(&frame);
+        assert_eq!(message[..2], [2, 0], "{vip}");
+        assert_eq!(message[4..8], mtu.to_be_bytes(), "{vip}");
+        assert_eq!(message[8..], frame[14..14 + 1_232], "{vip}: 1,280 octets in all");
+        let fitting = V6::new(CLIENT6, vip, 6).frame(&payload(usize::try_from(mtu).unwrap() - 40));
+        assert!(
+            matches!(run(&PIPELINE, &fitting).verdict, Verdict::Encapsulate(_)),
+            "{vip}: what was said to fit fits"
+        );
+    }
+}
+
+#[test]
+fn the_largest_header_is_quoted_with_its_ports() {
+    let frame = V4 { options: vec![1; 40], ..V4::new(CLIENT, WEB, 6) }.frame(&payload(1_440));
+    let message = too_big(&frame);
+    assert_eq!(message[8..8 + 68], frame[14..14 + 68]);
+}
+
+#[test]
+fn answers_are_counted_as_drops_too() {
+    use dataplane::pipeline::{Counters, DropReason};
+    let mut counters = Counters::new(&PIPELINE);
+    counters.count(&run(&PIPELINE, &V4::new(CLIENT, WEB, 6).frame(&payload(1_480))).verdict);
+    assert_eq!((counters.dropped(DropReason::TooBig), counters.answered(Answer::TooBig)), (1, 1));
+}
+
+#[test]
+fn echo_replies() {
+    let pipeline = with_echo(Echo::Answer);
+    for len in [0, 1, 2, 55, 56, 1_400] {
+        let data: Vec<u8> = (0..=u8::MAX).cycle().take(len).collect();
+        let rest = [0xbe, 0xef, 0, 9];
+        let v4 = V4 { options: vec![1; 4], ..V4::new(CLIENT, WEB, 1) }.frame(&icmp(8, 0, rest, &data));
+        let v6 = V6::new(CLIENT6, WEB6, 58).frame(&icmpv6(CLIENT6, WEB6, 128, rest, &data));
+        for (frame, kind) in [(v4, 0), (v6, 129)] {
+            let message = check_answer(&frame, &run(&pipeline, &frame).frame);
+            assert_eq!(message[..2], [kind, 0]);
+            assert_eq!(message[4..8], rest);
+            assert_eq!(message[8..], data);
+        }
+    }
+}
+
+/// Who answered a broken request with a right checksum would hide the fault.
+#[test]
+fn a_wrong_echo_checksum_stays_wrong() {
+    let pipeline = with_echo(Echo::Answer);
+    for bit in 0..16 {
+        let mut message = icmp(8, 0, [0, 1, 0, 2], b"ping");
+        message[2 + bit / 8] ^= 1 << (bit % 8);
+        let frame = V4::new(CLIENT, WEB, 1).frame(&message);
+        let outcome = run(&pipeline, &frame);
+        let broken = std::panic::catch_unwind(|| check_answer(&frame, &outcome.frame));
+        assert!(broken.is_err(), "bit {bit}");
+    }
+}

@@ -1,0 +1,499 @@
+//! The policy as a table: name, frame, what must become of it. Whatever else decides about frames (the kernel
+//! program) is judged by the same table.
+
+use std::{hash::Hasher, net::IpAddr, sync::LazyLock};
+
+use common::{
+    backend::State,
+    bind::Protocol::{Tcp, Udp},
+    flow::HashFields,
+};
+use dataplane::pipeline::{Answer, DropReason, Echo, PassReason, Pipeline, Route, Underlay};
+
+use super::{
+    frames::{V4, V6, ethernet, extension, fragment_header, icmp, icmpv6, octets, tcp, udp},
+    tables::{GATEWAY_MAC, OWN_MAC, TableSpec, UNDERLAY, bind, via_gateway},
+};
+
+pub(crate) const CLIENT: &str = "198.51.100.7";
+pub(crate) const CLIENT6: &str = "2001:db8:c::7";
+/// TCP 443 and 80, source address and port are hashed.
+pub(crate) const WEB: &str = "203.0.113.10";
+pub(crate) const WEB6: &str = "2001:db8::10";
+/// UDP 53, only the source address is hashed.
+pub(crate) const DNS: &str = "203.0.113.20";
+pub(crate) const DNS6: &str = "2001:db8::20";
+/// TCP 443, with a second look-up by source address.
+pub(crate) const ALT: &str = "203.0.113.70";
+pub(crate) const ALT6: &str = "2001:db8::70";
+
+/// What must become of a frame.
+#[derive(Debug, Clone)]
+pub(crate) enum Expect {
+    /// Encapsulated by this table, the row being that of the hash of these octets; the outer source port is made
+    /// with this number.
+    Sent {
+        table: &'static str,
+        hashed: Vec<u8>,
+        client_port: u16,
+    },
+    /// The same, for this host.
+    Local {
+        table: &'static str,
+        hashed: Vec<u8>,
+        client_port: u16,
+    },
+    Pass(PassReason),
+    Drop(DropReason),
+    Answer(Answer),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Vector {
+    pub(crate) name: &'static str,
+    pub(crate) frame: Vec<u8>,
+    pub(crate) expect: Expect,
+    pub(crate) echo: Echo,
+}
+
+pub(crate) static PIPELINE: LazyLock<Pipeline> = LazyLock::new(|| {
+    let tables = specs().into_iter().map(TableSpec::build).collect();
+    let forwarding = common::table::ForwardingTable::new(None, tables).unwrap();
+    Pipeline::new(forwarding, UNDERLAY, route).unwrap()
+});
+
+/// Everything goes through the gateway but 10.0.9.0/24: .1 is this host, .2 is unknown.
+fn route(address: IpAddr) -> Route {
+    match address.to_string().as_str() {
+        "10.0.9.1" => Route::Local,
+        "10.0.9.2" => Route::Unknown,
+        _ => via_gateway(address),
+    }
+}
+
+pub(crate) fn with_echo(echo: Echo) -> Pipeline {
+    PIPELINE.with_underlay(Underlay { echo, ..UNDERLAY }, route)
+}
+
+fn specs() -> Vec<TableSpec> {
+    let four = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"];
+    let tcp443 = |vips: &[&str]| vips.iter().map(|vip| bind(vip, Tcp, 443, 443)).collect::<Vec<_>>();
+    let mut web = tcp443(&[WEB, WEB6]);
+    web.extend([bind(WEB, Tcp, 80, 80), bind("203.0.113.50", Udp, 54, 54)]);
+    web.extend([bind("203.0.113.128/26", Tcp, 65_530, 65_535), bind("203.0.113.160/27", Udp, 1, 9)]);
+    let mut empty = TableSpec::new("empty", tcp443(&["203.0.113.60"]), &["10.0.0.9"]);
+    empty.backends[0].state = State::Inactive;
+    let ports = HashFields::DEFAULT;
+    vec![
+        TableSpec {
+            fields: ports,
+            alt_fields: HashFields::SRC_ADDR,
+            ..TableSpec::new("alt", tcp443(&[ALT, ALT6]), &four)
+        },
+        TableSpec::new(
+            "dns",
+            vec![bind(DNS, Udp, 53, 53), bind(DNS6, Udp, 53, 53), bind("203.0.113.50", Udp, 53, 53)],
+            &four,
+        ),
+        empty,
+        TableSpec::new("here", tcp443(&["203.0.113.80"]), &["10.0.9.1"]),
+        TableSpec::new("lost", tcp443(&["203.0.113.90"]), &["10.0.9.2"]),
+        TableSpec {
+            fields: ports,
+            ..TableSpec::new("mixed", tcp443(&["203.0.113.40"]), &["10.0.0.1", "fd00::2", "fd00::3"])
+        },
+        TableSpec {
+            fields: ports,
+            ..TableSpec::new("six", tcp443(&["203.0.113.30", "2001:db8::30"]), &["fd00::1", "fd00::2"])
+        },
+        TableSpec { fields: ports, ..TableSpec::new("web", web, &four) },
+    ]
+}
+
+/// Position and hop list (positions of backends) of the row that these octets hash to, by siphasher.
+pub(crate) fn expected_hops(pipeline: &Pipeline, table: &str, hashed: &[u8]) -> (usize, Vec<IpAddr>, u64) {
+    let tables = pipeline.forwarding().tables();
+    let at = tables.iter().position(|t| t.name == table).unwrap();
+    let mut hasher = siphasher::sip::SipHasher24::new_with_key(&tables[at].hash_key.octets());
+    hasher.write(hashed);
+    let hash = hasher.finish();
+    let row = u32::try_from(hash % u64::from(tables[at].rows())).unwrap();
+    let hops = tables[at].hops.get(row).iter().map(|b| tables[at].backends[usize::from(*b)].address);
+    (at, hops.collect(), hash)
+}
+
+fn sent(table: &'static str, hashed: Vec<u8>, client_port: u16) -> Expect {
+    Expect::Sent { table, hashed, client_port }
+}
+
+fn with_port(address: &str, port: u16) -> Vec<u8> {
+    [octets(address), port.to_be_bytes().to_vec()].concat()
+}
+
+const PORT: u16 = 51_234;
+
+fn web() -> Expect {
+    sent("web", with_port(CLIENT, PORT), PORT)
+}
+
+fn web6() -> Expect {
+    sent("web", with_port(CLIENT6, PORT), PORT)
+}
+
+fn syn() -> Vec<u8> {
+    tcp(PORT, 443, 2, b"")
+}
+
+fn to(destination: &'static str) -> V4 {
+    V4::new(CLIENT, destination, 6)
+}
+
+fn to6(destination: &'static str, next_header: u8) -> V6 {
+    V6::new(CLIENT6, destination, next_header)
+}
+
+/// All vectors. Each reason of each kind is in it at least once; a test holds that.
+pub(crate) fn all() -> Vec<Vector> {
+    let sets = [transport(), link(), fragments(), errors(), echoes(), limits(), others()];
+    sets.into_iter().flatten().collect()
+}
+
+fn vector(name: &'static str, frame: Vec<u8>, expect: Expect) -> Vector {
+    Vector { name, frame, expect, echo: Echo::Forward }
+}
+
+fn transport() -> Vec<Vector> {
+    let no_bind = || Expect::Pass(PassReason::NoBind);
+    let options = |len: usize| V4 { options: vec![1; len], ..to(WEB) }.frame(&syn());
+    let chain = [extension(43), extension(60), extension(6), syn()].concat();
+    let ah = [vec![6, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1], vec![0; 12], syn()].concat();
+    let data = vec![b'x'; 1_400];
+    vec![
+        vector("v4_syn", to(WEB).frame(&syn()), web()),
+        vector("v4_second_port", to(WEB).frame(&tcp(PORT, 80, 2, b"")), web()),
+        vector("v4_data_1400", to(WEB).frame(&tcp(PORT, 443, 16, &data)), web()),
+        vector("v4_source_port_0", to(WEB).frame(&tcp(0, 443, 2, b"")), sent("web", with_port(CLIENT, 0), 0)),
+        vector("v4_options_4", options(4), web()),
+        vector("v4_options_40", options(40), web()),
+        vector(
+            "v4_udp",
+            V4 { protocol: 17, ..to(DNS) }.frame(&udp(PORT, 53, b"?")),
+            sent("dns", octets(CLIENT), PORT),
+        ),
+        vector("v4_range_first", to("203.0.113.130").frame(&tcp(PORT, 65_530, 2, b"")), web()),
+        vector("v4_range_last", to("203.0.113.191").frame(&tcp(PORT, 65_535, 2, b"")), web()),
+        vector("v4_range_below", to("203.0.113.130").frame(&tcp(PORT, 65_529, 2, b"")), no_bind()),
+        vector("v4_prefix_beyond", to("203.0.113.192").frame(&tcp(PORT, 65_530, 2, b"")), no_bind()),
+        vector(
+            "v4_protocol_of_another_bind",
+            V4 { protocol: 17, ..to(WEB) }.frame(&udp(PORT, 443, b"")),
+            no_bind(),
+        ),
+        vector("v4_other_port", to(WEB).frame(&tcp(PORT, 444, 2, b"")), no_bind()),
+        vector("v4_other_address", to("203.0.113.11").frame(&syn()), no_bind()),
+        vector("v4_second_look_up", to(ALT).frame(&syn()), sent("alt", with_port(CLIENT, PORT), PORT)),
+        vector(
+            "v4_over_v6_underlay",
+            to("203.0.113.30").frame(&syn()),
+            sent("six", with_port(CLIENT, PORT), PORT),
+        ),
+        vector(
+            "v4_mixed_underlay",
+            to("203.0.113.40").frame(&syn()),
+            sent("mixed", with_port(CLIENT, PORT), PORT),
+        ),
+        vector(
+            "v4_mixed_underlay_other",
+            to("203.0.113.40").frame(&tcp(7, 443, 2, b"")),
+            sent("mixed", with_port(CLIENT, 7), 7),
+        ),
+        vector("v6_syn", to6(WEB6, 6).frame(&syn()), web6()),
+        vector("v6_udp", to6(DNS6, 17).frame(&udp(PORT, 53, b"?")), sent("dns", octets(CLIENT6), PORT)),
+        vector(
+            "v6_over_v6_underlay",
+            to6("2001:db8::30", 6).frame(&syn()),
+            sent("six", with_port(CLIENT6, PORT), PORT),
+        ),
+        vector("v6_hop_by_hop", to6(WEB6, 0).frame(&[extension(6), syn()].concat()), web6()),
+        vector("v6_three_extensions", to6(WEB6, 0).frame(&chain), web6()),
+        vector("v6_authentication", to6(WEB6, 51).frame(&ah), web6()),
+        vector(
+            "v6_atomic_fragment",
+            to6(WEB6, 44).frame(&[fragment_header(6, 0, false), syn()].concat()),
+            web6(),
+        ),
+        vector("v6_other_port", to6(WEB6, 6).frame(&tcp(PORT, 80, 2, b"")), no_bind()),
+    ]
+}
+
+fn link() -> Vec<Vector> {
+    let not_ip = || Expect::Pass(PassReason::NotIp);
+    let packet = to(WEB).packet(&syn());
+    let mut padded = to(WEB).frame(&syn());
+    padded.resize(60, 0xee);
+    let mut padded6 = to6(WEB6, 6).frame(&syn());
+    padded6.extend([0xee; 9]);
+    vec![
+        vector("vlan", ethernet(&[0x8100, 0x0800], &packet), web()),
+        vector("qinq", ethernet(&[0x88a8, 0x8100, 0x0800], &packet), web()),
+        vector("vlan_v6", ethernet(&[0x8100, 0x86dd], &to6(WEB6, 6).packet(&syn())), web6()),
+        vector("three_tags", ethernet(&[0x88a8, 0x8100, 0x8100, 0x0800], &packet), not_ip()),
+        vector("padding", padded, web()),
+        vector("padding_v6", padded6, web6()),
+        vector("arp", ethernet(&[0x0806], &[0; 46]), not_ip()),
+        vector("802.3_length", ethernet(&[0x0026], &[0x42; 46]), not_ip()),
+        vector("mpls", ethernet(&[0x8847], &packet), not_ip()),
+        vector("runt", vec![2; 13], Expect::Pass(PassReason::Malformed)),
+        vector("tag_cut", ethernet(&[0x8100], &[0; 3]), Expect::Pass(PassReason::Malformed)),
+    ]
+}
+
+fn fragments() -> Vec<Vector> {
+    let fragment = |destination, protocol, word, payload: &[u8]| {
+        V4 { protocol, fragment: word, ..to(destination) }.frame(payload)
+    };
+    let drop = || Expect::Drop(DropReason::Fragment);
+    let by_address = || sent("dns", octets(CLIENT), 0);
+    let first6 =
+        |vip, next, payload: Vec<u8>| to6(vip, 44).frame(&[fragment_header(next, 0, true), payload].concat());
+    let later6 = |vip, next| to6(vip, 44).frame(&[fragment_header(next, 185, false), vec![0; 20]].concat());
+    vec![
+        vector("fragment_first", fragment(DNS, 17, 0x2000, &udp(PORT, 53, &[1; 1_000])), by_address()),
+        vector("fragment_later", fragment(DNS, 17, 185, &[0; 700]), by_address()),
+        vector("fragment_later_reads_no_ports", fragment(DNS, 17, 185, &udp(9, 9, b"")), by_address()),
+        vector("fragment_of_two_octets", fragment(DNS, 17, 185, &[0; 2]), by_address()),
+        vector("fragment_where_ports_decide", fragment(WEB, 6, 0x2000, &syn()), drop()),
+        vector("fragment_later_where_ports_decide", fragment(WEB, 6, 185, &syn()), drop()),
+        vector("fragment_of_two_tables", fragment("203.0.113.50", 17, 185, &[0; 64]), drop()),
+        vector(
+            "fragment_of_no_bind",
+            fragment("203.0.113.11", 17, 185, &[0; 64]),
+            Expect::Pass(PassReason::NoBind),
+        ),
+        vector(
+            "fragment_of_unbound_protocol",
+            fragment(WEB, 17, 185, &[0; 64]),
+            Expect::Pass(PassReason::NoBind),
+        ),
+        vector("fragment_of_icmp", fragment(DNS, 1, 0x2000, &icmp(8, 0, [0; 4], b"")), drop()),
+        vector(
+            "fragment_of_icmp_elsewhere",
+            fragment("203.0.113.11", 1, 0x2000, &icmp(8, 0, [0; 4], b"")),
+            Expect::Pass(PassReason::NoBind),
+        ),
+        vector(
+            "fragment_of_gre",
+            fragment(DNS, 47, 0x2000, &[0; 64]),
+            Expect::Pass(PassReason::OtherProtocol),
+        ),
+        vector(
+            "v6_fragment_first",
+            first6(DNS6, 17, udp(PORT, 53, &[1; 64])),
+            sent("dns", octets(CLIENT6), 0),
+        ),
+        vector("v6_fragment_later", later6(DNS6, 17), sent("dns", octets(CLIENT6), 0)),
+        vector("v6_fragment_where_ports_decide", later6(WEB6, 6), drop()),
+        vector("v6_fragment_hides_extension", later6(DNS6, 60), drop()),
+    ]
+}
+
+fn errors() -> Vec<Vector> {
+    let router = |destination| V4::new("192.0.2.99", destination, 1);
+    let unmatched = || Expect::Pass(PassReason::IcmpUnmatched);
+    let answer = |from: &'static str| V4::new(from, CLIENT, 6);
+    let quoted = answer(WEB).packet(&tcp(443, PORT, 16, &[0; 40]));
+    let error = |quote: &[u8]| icmp(3, 4, [0, 0, 5, 0x78], quote);
+    let with_options = V4 { options: vec![1; 8], ..answer(WEB) }.packet(&tcp(443, PORT, 16, b""));
+    let udp_quote = V4 { protocol: 17, ..answer(DNS) }.packet(&udp(53, PORT, b"a"));
+    let later = V4 { protocol: 17, fragment: 185, ..answer(DNS) }.packet(&[0; 64]);
+    let later_tcp = V4 { fragment: 185, ..answer(WEB) }.packet(&[0; 64]);
+    let quoted6 = V6::new(WEB6, CLIENT6, 6).packet(&tcp(443, PORT, 16, b""));
+    let extended6 = V6::new(WEB6, CLIENT6, 60).packet(&[extension(6), tcp(443, PORT, 16, b"")].concat());
+    let error6 = |kind, quote: &[u8]| to6(WEB6, 58).frame(&icmpv6(CLIENT6, WEB6, kind, [0, 0, 5, 0], quote));
+    let web_as_quoted = |port| sent("web", with_port(CLIENT, port), port);
+    vec![
+        vector("too_big_8_octets", router(WEB).frame(&error(&quoted[..28])), web()),
+        vector("too_big_whole", router(WEB).frame(&error(&quoted)), web()),
+        vector("too_big_7_octets", router(WEB).frame(&error(&quoted[..27])), unmatched()),
+        vector("too_big_no_quote", router(WEB).frame(&error(b"")), unmatched()),
+        vector("too_big_header_cut", router(WEB).frame(&icmp(3, 4, [0; 4], b"")[..6]), unmatched()),
+        vector("unreachable_port", router(WEB).frame(&icmp(3, 3, [0; 4], &quoted)), web()),
+        vector("unreachable_filtered", router(WEB).frame(&icmp(3, 13, [0; 4], &quoted)), web()),
+        vector("time_exceeded", router(WEB).frame(&icmp(11, 0, [0; 4], &quoted)), web()),
+        vector("parameter_problem", router(WEB).frame(&icmp(12, 0, [0; 4], &quoted)), web()),
+        vector("quoted_options", router(WEB).frame(&error(&with_options[..36])), web()),
+        vector("quoted_options_7_octets", router(WEB).frame(&error(&with_options[..35])), unmatched()),
+        vector("quoted_udp", router(DNS).frame(&error(&udp_quote)), sent("dns", octets(CLIENT), PORT)),
+        vector("quoted_later_fragment", router(DNS).frame(&error(&later)), sent("dns", octets(CLIENT), 0)),
+        vector(
+            "quoted_later_fragment_where_ports_decide",
+            router(WEB).frame(&error(&later_tcp)),
+            unmatched(),
+        ),
+        vector("quote_of_another_vip", router(DNS).frame(&error(&quoted)), unmatched()),
+        vector(
+            "quote_of_unbound_port",
+            router(WEB).frame(&error(&answer(WEB).packet(&tcp(81, PORT, 16, b"")))),
+            unmatched(),
+        ),
+        vector(
+            "quote_of_icmp",
+            router(WEB).frame(&error(&V4 { protocol: 1, ..answer(WEB) }.packet(&[0; 8]))),
+            unmatched(),
+        ),
+        vector(
+            "quote_other_port",
+            router(WEB).frame(&error(&answer(WEB).packet(&tcp(443, 9, 16, b"")))),
+            web_as_quoted(9),
+        ),
+        vector(
+            "error_elsewhere",
+            router("203.0.113.11").frame(&error(&quoted)),
+            Expect::Pass(PassReason::NoBind),
+        ),
+        vector(
+            "redirect",
+            router(WEB).frame(&icmp(5, 1, [0; 4], &quoted)),
+            Expect::Pass(PassReason::IcmpOther),
+        ),
+        vector("v6_too_big", error6(2, &quoted6), web6()),
+        vector("v6_too_big_8_octets", error6(2, &quoted6[..48]), web6()),
+        vector("v6_too_big_7_octets", error6(2, &quoted6[..47]), unmatched()),
+        vector("v6_unreachable", error6(1, &quoted6), web6()),
+        vector("v6_unknown_error", error6(100, &quoted6), web6()),
+        vector("v6_quoted_extension", error6(2, &extended6), web6()),
+        vector("v6_quote_cut_in_chain", error6(2, &extended6[..44]), unmatched()),
+    ]
+}
+
+fn echoes() -> Vec<Vector> {
+    let ping = V4 { protocol: 1, ..to(WEB) }.frame(&icmp(8, 0, [0, 7, 0, 1], b"ping"));
+    let ping6 = to6(WEB6, 58).frame(&icmpv6(CLIENT6, WEB6, 128, [0, 7, 0, 1], b"ping"));
+    let elsewhere = V4 { protocol: 1, ..to("203.0.113.11") }.frame(&icmp(8, 0, [0, 7, 0, 1], b"ping"));
+    let reply = V4 { protocol: 1, ..to(WEB) }.frame(&icmp(0, 0, [0, 7, 0, 1], b"ping"));
+    let neighbour = to6(WEB6, 58).frame(&icmpv6(CLIENT6, WEB6, 135, [0; 4], &[0; 16]));
+    let cut = V4 { protocol: 1, ..to(WEB) }.frame(&[8, 0, 0, 0, 0, 7, 0]);
+    let group = V4 { protocol: 1, ..V4::new("224.0.0.7", WEB, 1) }.frame(&icmp(8, 0, [0, 7, 0, 1], b"ping"));
+    let set = |echo, vector: Vector| Vector { echo, ..vector };
+    let answer = || Expect::Answer(Answer::Echo);
+    let passed = || Expect::Pass(PassReason::Echo);
+    vec![
+        vector("echo", ping.clone(), sent("web", octets(CLIENT), 0x1234)),
+        vector("echo_v6", ping6.clone(), sent("web", octets(CLIENT6), 0x2345)),
+        vector("echo_elsewhere", elsewhere, Expect::Pass(PassReason::NoBind)),
+        vector("echo_reply", reply, Expect::Pass(PassReason::IcmpOther)),
+        vector("neighbour_solicitation", neighbour, Expect::Pass(PassReason::IcmpOther)),
+        set(Echo::Pass, vector("echo_passed", ping.clone(), passed())),
+        set(Echo::Pass, vector("echo_passed_v6", ping6.clone(), passed())),
+        set(Echo::Answer, vector("echo_answered", ping, answer())),
+        set(Echo::Answer, vector("echo_answered_v6", ping6, answer())),
+        set(Echo::Answer, vector("echo_from_a_group", group, passed())),
+        set(Echo::Answer, vector("echo_cut", cut, Expect::Drop(DropReason::Truncated))),
+    ]
+}
+
+fn limits() -> Vec<Vector> {
+    let too_big = || Expect::Answer(Answer::TooBig);
+    let silent = || Expect::Drop(DropReason::TooBig);
+    let payload = |ip_len: usize, header: usize| tcp(PORT, 443, 16, &vec![b'x'; ip_len - header - 20]);
+    let v4 = |vip, len| to(vip).frame(&payload(len, 20));
+    let v6 = |vip, len| to6(vip, 6).frame(&payload(len, 40));
+    let later = V4 { protocol: 17, fragment: 185, ..to(DNS) }.frame(&[0; 1_480]);
+    let quoted = V4::new(WEB, CLIENT, 6).packet(&tcp(443, PORT, 16, &[0; 1_432]));
+    let error = V4::new("192.0.2.99", WEB, 1).frame(&icmp(3, 4, [0; 4], &quoted));
+    let mut to_group = v4(WEB, 1_461);
+    to_group[..6].copy_from_slice(&[0xff; 6]);
+    let from = |source| V4::new(source, WEB, 6).frame(&payload(1_461, 20));
+    vec![
+        vector("fits_exactly", v4(WEB, 1_460), web()),
+        vector("too_big_by_one", v4(WEB, 1_461), too_big()),
+        vector("too_big_1500", v4(WEB, 1_500), too_big()),
+        vector("too_big_without_df", V4 { fragment: 0, ..to(WEB) }.frame(&payload(1_500, 20)), too_big()),
+        vector("too_big_vlan", ethernet(&[0x8100, 0x0800], &to(WEB).packet(&payload(1_500, 20))), too_big()),
+        vector("too_big_second_look_up", v4(ALT, 1_500), too_big()),
+        vector("fits_exactly_v6", v6(WEB6, 1_460), web6()),
+        vector("too_big_v6_by_one", v6(WEB6, 1_461), too_big()),
+        vector("too_big_v6_second_look_up", v6(ALT6, 1_500), too_big()),
+        vector("too_big_v6_underlay", v4("203.0.113.30", 1_429), too_big()),
+        vector("fits_v6_underlay", v4("203.0.113.30", 1_428), sent("six", with_port(CLIENT, PORT), PORT)),
+        vector("too_big_later_fragment", later, silent()),
+        vector("too_big_error", error, silent()),
+        vector("too_big_to_a_group", to_group, silent()),
+        vector("too_big_from_broadcast", from("255.255.255.255"), silent()),
+        vector("too_big_from_group", from("224.0.0.1"), silent()),
+        vector("too_big_from_nobody", from("0.0.0.0"), silent()),
+        vector("too_big_from_loopback", from("127.0.0.1"), silent()),
+    ]
+}
+
+fn others() -> Vec<Vector> {
+    let drop = Expect::Drop;
+    let pass = Expect::Pass;
+    let cut = |frame: Vec<u8>| frame[..frame.len() - 1].to_vec();
+    let mut bad_sum = to(WEB).frame(&syn());
+    bad_sum[24] ^= 1;
+    let mut bad_sum_options = V4 { options: vec![1; 8], ..to(WEB) }.frame(&syn());
+    bad_sum_options[35] ^= 1;
+    let mut bad_sum_elsewhere = to("203.0.113.11").frame(&syn());
+    bad_sum_elsewhere[24] ^= 1;
+    let edit = |at: usize, value: u8| {
+        let mut frame = to(WEB).frame(&syn());
+        frame[at] = value;
+        frame
+    };
+    let long_chain = [vec![extension(60); 9].concat(), syn()].concat();
+    let here = || Expect::Local { table: "here", hashed: octets(CLIENT), client_port: PORT };
+    vec![
+        vector("here", to("203.0.113.80").frame(&syn()), here()),
+        vector("no_route", to("203.0.113.90").frame(&syn()), drop(DropReason::NoRoute)),
+        vector("empty_row", to("203.0.113.60").frame(&syn()), drop(DropReason::NoBackend)),
+        vector("truncated", cut(to(WEB).frame(&syn())), drop(DropReason::Truncated)),
+        vector("truncated_elsewhere", cut(to("203.0.113.11").frame(&syn())), pass(PassReason::NoBind)),
+        vector(
+            "truncated_gre",
+            cut(V4 { protocol: 47, ..to(WEB) }.frame(&[0; 30])),
+            pass(PassReason::OtherProtocol),
+        ),
+        vector("truncated_v6", cut(to6(WEB6, 6).frame(&syn())), drop(DropReason::Truncated)),
+        vector(
+            "truncated_v6_extensions",
+            cut(to6(WEB6, 0).frame(&[extension(6), syn()].concat())),
+            drop(DropReason::Truncated),
+        ),
+        vector("no_ports", to(WEB).frame(&[1, 187, 0]), drop(DropReason::Truncated)),
+        vector("no_ports_elsewhere", to("203.0.113.11").frame(&[1, 187, 0]), pass(PassReason::NoBind)),
+        vector("no_icmp", V4 { protocol: 1, ..to(WEB) }.frame(&[]), drop(DropReason::Truncated)),
+        vector("total_length_below_header", edit(17, 19), drop(DropReason::Truncated)),
+        vector("v6_chain_cut", to6(WEB6, 0).frame(&[6, 1, 0, 0, 0, 0, 0, 0]), drop(DropReason::Truncated)),
+        vector("v6_chain_too_long", to6(WEB6, 60).frame(&long_chain), drop(DropReason::ExtensionChain)),
+        vector(
+            "v6_chain_too_long_elsewhere",
+            to6("2001:db8::11", 60).frame(&long_chain),
+            pass(PassReason::NoBind),
+        ),
+        vector("header_checksum", bad_sum, drop(DropReason::HeaderChecksum)),
+        vector("header_checksum_options", bad_sum_options, drop(DropReason::HeaderChecksum)),
+        vector("header_checksum_elsewhere", bad_sum_elsewhere, pass(PassReason::NoBind)),
+        vector("version_5", edit(14, 0x55), pass(PassReason::Malformed)),
+        vector("header_length_4", edit(14, 0x44), pass(PassReason::Malformed)),
+        vector("header_beyond_frame", edit(14, 0x4f), pass(PassReason::Malformed)),
+        vector("v4_header_cut", ethernet(&[0x0800], &[0x45; 19]), pass(PassReason::Malformed)),
+        vector("v6_header_cut", ethernet(&[0x86dd], &[0x60; 39]), pass(PassReason::Malformed)),
+        vector(
+            "v6_says_version_4",
+            ethernet(&[0x86dd], &to(WEB).packet(&[0; 60])),
+            pass(PassReason::Malformed),
+        ),
+        vector("ospf", V4 { protocol: 89, ..to(WEB) }.frame(&[0; 44]), pass(PassReason::OtherProtocol)),
+        vector("esp", to6(WEB6, 50).frame(&[0; 44]), pass(PassReason::OtherProtocol)),
+        vector(
+            "icmpv6_in_v4",
+            V4 { protocol: 58, ..to(WEB) }.frame(&[128; 44]),
+            pass(PassReason::OtherProtocol),
+        ),
+        vector("icmp_in_v6", to6(WEB6, 1).frame(&[8; 44]), pass(PassReason::OtherProtocol)),
+    ]
+}
+
+/// Frames leave between these, where the route is the gateway's.
+pub(crate) const LINK: [[u8; 6]; 2] = [GATEWAY_MAC.0, OWN_MAC.0];
