@@ -4,6 +4,8 @@
 pub mod cli;
 pub mod config;
 pub mod io;
+#[cfg(feature = "demo")]
+pub mod lab;
 pub mod pipeline;
 pub mod redirect;
 pub mod replay;

@@ -28,6 +28,6 @@ impl RedirectArgs {
         if self.check {
             return Ok(());
         }
-        run::run(&config, self.json)
+        run::run(config, self.json)
     }
 }

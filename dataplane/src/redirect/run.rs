@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -19,67 +20,109 @@ use crate::sys::{datagram, poll};
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Runs until SIGTERM or SIGINT; prints the counters then, and on SIGUSR1.
-pub fn run(config: &RedirectConfig, json: bool) -> anyhow::Result<()> {
+pub fn run(config: RedirectConfig, json: bool) -> anyhow::Result<()> {
     let signals = Signals::block().context("signals")?;
-    for vip in missing_vips(config) {
+    for vip in missing_vips(&config) {
         eprintln!(
             "warning: VIP {vip} is no address of this host, what is kept for it is lost: \
              ip address add {vip} dev lo"
         );
     }
-    let counters: Vec<Counters> = (0..config.workers).map(|_| Counters::default()).collect();
-    let shared = Shared { syns: RecentSyns::default(), stop: AtomicBool::new(false), start: Instant::now() };
-    let workers =
-        counters.iter().map(|own| start(config, own, &shared)).collect::<anyhow::Result<Vec<_>>>()?;
-    let report = || {
-        let mut report = Report::default();
-        counters.iter().for_each(|own| report.add(own, shared.now_ms()));
-        report
-    };
-    eprintln!("redirect: listening on UDP {}", config.listen);
-    let result = thread::scope(|scope| {
-        let handles: Vec<_> = workers
-            .into_iter()
-            .map(|(server, worker)| scope.spawn(|| work(server, worker, &shared)))
-            .collect();
-        while !shared.stop.load(Ordering::Relaxed) {
-            poll::readable([signals.as_fd()], PATIENCE)?;
-            match signals.next()? {
-                Some(Signal::Stop) => shared.stop.store(true, Ordering::Relaxed),
-                Some(Signal::Report) => print(&report(), json),
-                Some(Signal::Reload) | None => {}
-            }
+    let listen = config.listen;
+    let redirector = Redirector::start(config)?;
+    eprintln!("redirect: listening on UDP {listen}");
+    while !redirector.stopped() {
+        poll::readable([signals.as_fd()], PATIENCE)?;
+        match signals.next()? {
+            Some(Signal::Stop) => break,
+            Some(Signal::Report) => print(&redirector.report(), json),
+            Some(Signal::Reload) | None => {}
         }
-        for handle in handles {
-            handle.join().map_err(|_| anyhow::anyhow!("a worker panicked"))??;
-        }
-        anyhow::Ok(())
-    });
-    print(&report(), json);
+    }
+    let (report, result) = redirector.stop();
+    print(&report, json);
     result
 }
 
-struct Shared {
-    syns: RecentSyns,
+/// The workers, and what they share.
+#[derive(Debug)]
+pub struct Redirector {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<anyhow::Result<()>>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) config: RedirectConfig,
+    pub(super) syns: RecentSyns,
+    counters: Vec<Arc<Counters>>,
     stop: AtomicBool,
     start: Instant,
 }
 
 impl Shared {
-    fn now_ms(&self) -> u64 {
+    /// Milliseconds since the start.
+    pub(super) fn now_ms(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
-fn start<'a>(
-    config: &'a RedirectConfig,
-    counters: &'a Counters,
-    shared: &'a Shared,
-) -> anyhow::Result<(OwnedFd, Worker<'a>)> {
-    let worker =
-        Worker::new(config, counters, &shared.syns).context("raw sockets (this needs CAP_NET_RAW)")?;
-    let server = open(config.listen).with_context(|| format!("UDP {}", config.listen))?;
-    Ok((server, worker))
+impl Redirector {
+    /// Opens all sockets in the caller's network namespace, then starts the threads.
+    pub fn start(config: RedirectConfig) -> anyhow::Result<Self> {
+        let workers = usize::from(config.workers);
+        let shared = Arc::new(Shared {
+            config,
+            syns: RecentSyns::default(),
+            counters: (0..workers).map(|_| Arc::default()).collect(),
+            stop: AtomicBool::new(false),
+            start: Instant::now(),
+        });
+        let mut ready = Vec::with_capacity(workers);
+        for counters in &shared.counters {
+            let worker = Worker::new(Arc::clone(&shared), Arc::clone(counters))
+                .context("raw sockets (this needs CAP_NET_RAW)")?;
+            let listen = shared.config.listen;
+            ready.push((worker, open(listen).with_context(|| format!("UDP {listen}"))?));
+        }
+        let threads = ready.into_iter().enumerate().map(|(index, (worker, server))| {
+            let shared = Arc::clone(&shared);
+            thread::Builder::new()
+                .name(format!("redirect-{index}"))
+                .spawn(move || work(&shared, worker, &server))
+        });
+        let threads = threads.collect::<Result<_, _>>().context("threads")?;
+        Ok(Self { shared, threads })
+    }
+
+    /// Has a worker given up?
+    pub fn stopped(&self) -> bool {
+        self.shared.stop.load(Ordering::Relaxed)
+    }
+
+    /// The counters so far.
+    pub fn report(&self) -> Report {
+        let mut report = Report::default();
+        self.shared.counters.iter().for_each(|own| report.add(own, self.shared.now_ms()));
+        report
+    }
+
+    /// Stops the workers; gives the last counters and the first error.
+    pub fn stop(mut self) -> (Report, anyhow::Result<()>) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let results = self.threads.drain(..).map(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(_) => Err(anyhow::anyhow!("a worker panicked")),
+        });
+        let result = results.collect();
+        (self.report(), result)
+    }
+}
+
+impl Drop for Redirector {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A host without IPv6 has no `[::]`; all of IPv4 is what is left of it.
@@ -92,9 +135,9 @@ fn open(listen: SocketAddr) -> std::io::Result<OwnedFd> {
     })
 }
 
-fn work(server: OwnedFd, mut worker: Worker<'_>, shared: &Shared) -> anyhow::Result<()> {
+fn work(shared: &Shared, mut worker: Worker, server: &OwnedFd) -> anyhow::Result<()> {
     while !shared.stop.load(Ordering::Relaxed) {
-        if let Err(error) = worker.round(&server, || shared.now_ms()) {
+        if let Err(error) = worker.round(server) {
             shared.stop.store(true, Ordering::Relaxed);
             return Err(error).context("receiving");
         }

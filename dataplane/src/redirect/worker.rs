@@ -5,25 +5,27 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use super::config::{RedirectConfig, Udp};
 use super::counters::Counters;
 use super::decide::{Decision, Facts, Keep, Known, Refuse, asks, decide};
 use super::envelope::{Envelope, HEADROOM, outer};
 use super::inner::{Flow, Inner, Kind};
-use super::recent::RecentSyns;
 use super::routes::{Route, Routes};
+use super::run::Shared;
 use super::sockets::{Memory, SocketTable};
 use crate::sys::datagram::{self, BATCH, Buffers};
 use crate::wire::gue::{Gue, GueError};
 
 /// The longest datagram that UDP can carry.
 const LONGEST: usize = 65_535;
+
 /// Everything one thread needs; nothing but counters and the memory of SYNs is shared.
-pub(super) struct Worker<'a> {
-    config: &'a RedirectConfig,
-    counters: &'a Counters,
-    syns: &'a RecentSyns,
+#[derive(Debug)]
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    counters: Arc<Counters>,
     memory: Memory,
     sockets: SocketTable,
     /// The flows of this batch that the kernel is asked about.
@@ -36,6 +38,7 @@ pub(super) struct Worker<'a> {
 }
 
 /// Raw sockets of both families; a host may lack IPv6.
+#[derive(Debug)]
 struct Raw {
     v4: OwnedFd,
     v6: Option<OwnedFd>,
@@ -86,16 +89,11 @@ enum Answer {
     Question(usize),
 }
 
-impl<'a> Worker<'a> {
-    pub(super) fn new(
-        config: &'a RedirectConfig,
-        counters: &'a Counters,
-        syns: &'a RecentSyns,
-    ) -> io::Result<Self> {
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>, counters: Arc<Counters>) -> io::Result<Self> {
         Ok(Self {
-            config,
+            shared,
             counters,
-            syns,
             memory: Memory::default(),
             sockets: SocketTable::open()?,
             questions: Vec::with_capacity(BATCH),
@@ -108,7 +106,7 @@ impl<'a> Worker<'a> {
     }
 
     /// One batch. An error of the receiving socket is returned; all others are counted.
-    pub(super) fn round(&mut self, server: &OwnedFd, now: impl Fn() -> u64) -> io::Result<()> {
+    pub(super) fn round(&mut self, server: &OwnedFd) -> io::Result<()> {
         let count = match self.buffers.receive(server.as_fd()) {
             Ok(count) => count,
             // The timeout, or a signal: the caller looks whether it should stop.
@@ -117,9 +115,9 @@ impl<'a> Worker<'a> {
             }
             Err(error) => return Err(error),
         };
-        let now_ms = now();
+        let now_ms = self.shared.now_ms();
         self.read(count);
-        if self.config.second_chance {
+        if self.shared.config.second_chance {
             self.decide(count, now_ms);
         } else {
             self.keep_all(count);
@@ -131,7 +129,7 @@ impl<'a> Worker<'a> {
     fn read(&mut self, count: usize) {
         for index in 0..count {
             let sender = self.buffers.sender(index);
-            self.plans[index] = match read(self.config, self.buffers.message(index), sender) {
+            self.plans[index] = match read(&self.shared.config, self.buffers.message(index), sender) {
                 Ok(packet) => Plan::Packet(packet),
                 Err(reason) => {
                     self.counters.refuse(reason);
@@ -171,10 +169,10 @@ impl<'a> Worker<'a> {
         self.questions.clear();
         for plan in &mut self.plans[..count] {
             let Plan::Packet(packet) = plan else { continue };
-            let Some(flow) = asks(&packet.inner.kind, self.config.udp == Udp::Socket) else {
+            let Some(flow) = asks(&packet.inner.kind, self.shared.config.udp == Udp::Socket) else {
                 if let Kind::Tcp(flow, segment) = packet.inner.kind {
                     self.memory.forget(&flow);
-                    self.syns.remember(&flow, segment.sequence, now_ms);
+                    self.shared.syns.remember(&flow, segment.sequence, now_ms);
                 }
                 continue;
             };
@@ -195,11 +193,12 @@ impl<'a> Worker<'a> {
 
     fn carry_out(&mut self, packet: &Packet, index: usize, known: Known, now_ms: u64) -> Plan {
         let follows_syn = match packet.inner.kind {
-            Kind::Tcp(flow, segment) if known == Known::No => self.syns.fits(&flow, segment, now_ms),
+            Kind::Tcp(flow, segment) if known == Known::No => self.shared.syns.fits(&flow, segment, now_ms),
             _ => false,
         };
-        let route = packet.next.map(|next| (next, self.routes.to(next, now_ms)));
-        let next_is_own = matches!(route, Some((_, Some(Route::Own))));
+        let wanted = packet.next.filter(|_| packet.asked.is_some() && known == Known::No && !follows_syn);
+        let route = wanted.and_then(|next| self.routes.to(next, now_ms));
+        let next_is_own = route == Some(Route::Own);
         let facts = Facts { known, follows_syn, next: packet.next, next_is_own };
         match decide(&packet.inner.kind, packet.asked.is_some(), &facts) {
             Decision::Keep(reason) => {
@@ -210,7 +209,7 @@ impl<'a> Worker<'a> {
                 }
                 packet.keep()
             }
-            Decision::Forward(next) => self.forward(packet, index, next, route.and_then(|(_, route)| route)),
+            Decision::Forward(next) => self.forward(packet, index, next, route),
             Decision::Refuse(reason) => {
                 self.counters.refuse(reason);
                 Plan::Nothing
@@ -228,7 +227,7 @@ impl<'a> Worker<'a> {
     }
 
     fn forward(&mut self, packet: &Packet, index: usize, next: IpAddr, route: Option<Route>) -> Plan {
-        if !self.config.backends.iter().any(|prefix| prefix.contains(next)) {
+        if !self.shared.config.backends.iter().any(|prefix| prefix.contains(next)) {
             self.counters.refuse(Refuse::NextHop);
             return Plan::Nothing;
         }

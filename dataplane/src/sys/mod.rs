@@ -19,6 +19,7 @@ pub mod interface;
 pub mod netlink;
 pub mod packet;
 pub mod poll;
+pub mod process;
 pub mod ring;
 pub mod signal;
 pub mod thread;

@@ -1,0 +1,202 @@
+//! Clients that check every octet: each connection sends bodies that nobody can guess and must get them back.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use common::hash::mix;
+
+use super::server;
+
+/// Connections, alive and broken, and what broke them.
+#[derive(Debug)]
+pub struct Crowd {
+    seed: u64,
+    connections: Vec<Connection>,
+}
+
+/// One TCP connection, from its first request on.
+#[derive(Debug)]
+struct Connection {
+    stream: BufReader<TcpStream>,
+    backend: String,
+    requests: u64,
+    awaited: Option<Vec<u8>>,
+    broken: Option<String>,
+}
+
+/// What became of a crowd.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Connections that were opened.
+    pub opened: usize,
+    /// Those that answered the last request with the right octets.
+    pub alive: usize,
+    /// The others, by what happened to them.
+    pub broken: BTreeMap<String, usize>,
+}
+
+impl Tally {
+    /// Connections that broke.
+    pub fn broken(&self) -> usize {
+        self.broken.values().sum()
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} opened, {} alive, {} broken", self.opened, self.alive, self.broken())?;
+        self.broken.iter().try_for_each(|(why, count)| write!(f, "; {count}: {why}"))
+    }
+}
+
+impl Crowd {
+    /// Nobody yet. All that the crowd sends follows from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, connections: Vec::new() }
+    }
+
+    /// Opens `count` connections and makes one request on each. Gives up at the first that cannot be opened.
+    pub fn open(&mut self, count: usize, to: SocketAddr, patience: Duration) -> io::Result<()> {
+        for _ in 0..count {
+            let stream = TcpStream::connect_timeout(&to, patience)?;
+            stream.set_nodelay(true)?;
+            let number = self.connections.len();
+            let mut connection = Connection {
+                stream: BufReader::with_capacity(4_096, stream),
+                backend: String::new(),
+                requests: 0,
+                awaited: None,
+                broken: None,
+            };
+            connection.send(mix(self.seed ^ number as u64));
+            connection.receive(patience);
+            if let Some(why) = &connection.broken {
+                return Err(io::Error::other(format!("the first request on connection {number}: {why}")));
+            }
+            self.connections.push(connection);
+        }
+        Ok(())
+    }
+
+    /// One request on every connection that is alive; answers must be there when `patience` ends.
+    pub fn exchange(&mut self, patience: Duration) -> Tally {
+        let seed = self.seed;
+        for (number, connection) in self.connections.iter_mut().enumerate() {
+            connection.send(mix(seed ^ number as u64));
+        }
+        let end = Instant::now() + patience;
+        for connection in &mut self.connections {
+            connection.receive(end.saturating_duration_since(Instant::now()));
+        }
+        self.tally()
+    }
+
+    /// As the last exchange left it.
+    pub fn tally(&self) -> Tally {
+        let mut tally = Tally { opened: self.connections.len(), ..Tally::default() };
+        for connection in &self.connections {
+            match &connection.broken {
+                None => tally.alive += 1,
+                Some(why) => *tally.broken.entry(why.clone()).or_default() += 1,
+            }
+        }
+        tally
+    }
+
+    /// How many connections each backend has, the broken ones included.
+    pub fn by_backend(&self) -> BTreeMap<String, usize> {
+        let mut count = BTreeMap::new();
+        for connection in &self.connections {
+            *count.entry(connection.backend.clone()).or_default() += 1;
+        }
+        count
+    }
+
+    /// How many of the broken connections each backend had.
+    pub fn broken_by_backend(&self) -> BTreeMap<String, usize> {
+        let mut count = BTreeMap::new();
+        for connection in self.connections.iter().filter(|connection| connection.broken.is_some()) {
+            *count.entry(connection.backend.clone()).or_default() += 1;
+        }
+        count
+    }
+
+    /// Closes the first `count` connections.
+    pub fn close(&mut self, count: usize) {
+        self.connections.drain(..count.min(self.connections.len()));
+    }
+
+    /// Number of connections.
+    pub fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+}
+
+impl Connection {
+    fn send(&mut self, seed: u64) {
+        if self.broken.is_some() {
+            return;
+        }
+        self.requests += 1;
+        let body = body(seed ^ self.requests << 32);
+        let head = format!("POST /echo HTTP/1.1\r\nHost: lab\r\nContent-Length: {}\r\n\r\n", body.len());
+        match self.stream.get_mut().write_all(&[head.as_bytes(), &body].concat()) {
+            Ok(()) => self.awaited = Some(body),
+            Err(error) => self.broken = Some(words(&error)),
+        }
+    }
+
+    fn receive(&mut self, patience: Duration) {
+        let Some(expected) = self.awaited.take() else { return };
+        // A timeout of zero would mean none.
+        let patience = patience.max(Duration::from_millis(1));
+        let answer = self.stream.get_ref().set_read_timeout(Some(patience)).and_then(|()| self.answer());
+        self.broken = match answer {
+            Err(error) => Some(words(&error)),
+            Ok(body) if body != expected => Some("wrong octets".into()),
+            Ok(_) => None,
+        };
+    }
+
+    fn answer(&mut self) -> io::Result<Vec<u8>> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut backend = String::new();
+        let body = server::headers(&mut self.stream, |name, value| {
+            if name == "X-Backend" {
+                value.clone_into(&mut backend);
+            }
+        })?;
+        if self.backend.is_empty() {
+            self.backend = backend;
+        } else if self.backend != backend {
+            return Err(io::Error::other("another backend answered"));
+        }
+        Ok(body)
+    }
+}
+
+/// 1 to 4,096 octets.
+fn body(seed: u64) -> Vec<u8> {
+    let len = 1 + usize::try_from(mix(seed) & 0xfff).unwrap_or(0);
+    (0..len as u64).map(|at| mix(seed ^ at).to_le_bytes()[0]).collect()
+}
+
+fn words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer".into(),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => "reset".into(),
+        io::ErrorKind::UnexpectedEof => "closed".into(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,49 @@
+//! A folder for the files of one run, removed at its end.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A new folder under the system's folder for temporary files.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes it, readable for its owner alone.
+    pub fn new() -> io::Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("tryst-{}-{number}", process::id()));
+        let mut builder = fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Where a file of this name is.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file beside its place and moves it there, so that no reader sees half of it.
+    pub fn write(&self, name: &str, octets: impl AsRef<[u8]>) -> io::Result<PathBuf> {
+        let (path, beside) = (self.file(name), self.file(&format!("{name}.new")));
+        fs::write(&beside, octets)?;
+        fs::rename(&beside, &path)?;
+        Ok(path)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is left for the system's own cleaning; there is nobody to tell.
+        drop(fs::remove_dir_all(&self.0));
+    }
+}

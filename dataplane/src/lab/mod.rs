@@ -1,0 +1,19 @@
+//! A small network inside this process: clients, a router, directors and backends, each in a network namespace of
+//! its own, with real servers and real programs. `demo` and the network tests are built on it.
+//!
+//! ```text
+//! client ─┐                       ┌─ director ─┐  GUE
+//! client ─┴─ router (ECMP, L4) ───┼─ director ─┼──────► router ─┬─ backend: redirect, server, VIP on lo
+//!             ▲                   └─ director ─┘                ├─ backend
+//!             └────────────── answers, straight from the VIP ───┴─ backend
+//! ```
+//!
+//! Namespaces have no names and live as long as this process; programs die with the thread that started them. So
+//! nothing is left behind, however the process ends. The host's own interfaces are never touched.
+
+pub mod client;
+pub mod folder;
+pub mod netns;
+pub mod program;
+pub mod server;
+pub mod topology;

@@ -1,0 +1,115 @@
+//! A small HTTP/1.1 server (RFC 9112, as little of it as clients of the lab need): it sends back the body that it
+//! was sent, and says in `X-Backend` who it is. One thread a connection.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::netns::Namespace;
+
+/// Bodies are held in memory.
+const LONGEST_BODY: usize = 16 << 20;
+/// Connections are many and their work is small.
+const STACK: usize = 128 << 10;
+
+/// A server in a namespace. It stops to accept when dropped; connections live until their clients close them.
+#[derive(Debug)]
+pub struct Server {
+    stop: Arc<AtomicBool>,
+}
+
+impl Server {
+    /// Listens on `address`; `[::]` hears both families.
+    pub fn start(namespace: &Namespace, name: &str, address: SocketAddr) -> anyhow::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (name, stopped) = (Arc::<str>::from(name), Arc::clone(&stop));
+        namespace
+            .run(move || {
+                let listener = TcpListener::bind(address)?;
+                listener.set_nonblocking(true)?;
+                thread::Builder::new().stack_size(STACK).spawn(move || accept(&listener, &name, &stopped))
+            })
+            .with_context(|| format!("in {}: a server on {address}", namespace.name()))?;
+        Ok(Self { stop })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn accept(listener: &TcpListener, name: &Arc<str>, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                let name = Arc::clone(name);
+                let work = move || serve(&stream, &name);
+                // No thread for it: the client sees the connection close, which the lab reports.
+                drop(thread::Builder::new().stack_size(STACK).spawn(work));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                thread::sleep(Duration::from_micros(200))
+            }
+            Err(_) => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// Until the client closes or says something that is no request.
+fn serve(stream: &TcpStream, name: &str) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::with_capacity(4_096, stream);
+    while let Some(body) = request(&mut reader)? {
+        let head = format!("HTTP/1.1 200 OK\r\nX-Backend: {name}\r\nContent-Length: {}\r\n\r\n", body.len());
+        let mut writer = stream;
+        writer.write_all(&[head.as_bytes(), &body].concat())?;
+    }
+    Ok(())
+}
+
+/// The body of the next request; none at the end.
+fn request(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    if !line.trim_end().ends_with(" HTTP/1.1") {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    body(reader).map(Some)
+}
+
+/// Headers and body of a message whose first line has been read.
+pub(super) fn body(reader: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    headers(reader, |_, _| {})
+}
+
+/// As [`body`]; `each` hears of every header.
+pub(super) fn headers(reader: &mut impl BufRead, mut each: impl FnMut(&str, &str)) -> io::Result<Vec<u8>> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value.trim().parse().map_err(|_| io::ErrorKind::InvalidData)?;
+        }
+        each(name, value.trim());
+    }
+    if length > LONGEST_BODY {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok(body)
+}

@@ -1,0 +1,20 @@
+//! Tests in network namespaces: real kernels, real programs, real TCP. They need root (or CAP_SYS_ADMIN, which makes
+//! namespaces); without it they say `SKIPPED`, and fail where `CI=true`. No interface of the host is touched.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod redirect;
+
+/// May this process make namespaces? Says so if not.
+fn privileged() -> bool {
+    match dataplane::lab::netns::Namespace::new("probe") {
+        Ok(_) => true,
+        Err(error) if std::env::var_os("CI").is_some_and(|ci| ci == "true") => {
+            panic!("CI must run this test: {error:#}")
+        }
+        Err(error) => {
+            println!("SKIPPED: {error:#}");
+            false
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `dataplane redirect` alone: what it does with one packet, seen from the hosts around it.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use dataplane::lab::netns::Namespace;
+use dataplane::lab::topology::{Network, Size, VIP, VIP6, backend, backend_v6, director};
+use dataplane::redirect::config::RedirectConfig;
+use dataplane::redirect::run::Redirector;
+use dataplane::sys::datagram::udp_server;
+use etherparse::{IpNumber, Ipv4Header, PacketBuilder};
+
+const CLIENT: [u8; 4] = [198, 51, 100, 2];
+const GUE: u16 = 19_523;
+
+struct Bench {
+    network: Network,
+    redirector: Redirector,
+}
+
+/// One director that sends what the test gives it, one redirector on backend 0, and hosts that only listen.
+fn bench(extra: &str) -> Bench {
+    let network = Network::new(Size { clients: 1, directors: 1, backends: 3, underlay_mtu: 1_600 }).unwrap();
+    let text = format!(
+        "version: 1\ndirectors: [10.1.0.0/16, \"2001:db8:d::/48\"]\nbackends: [10.2.0.0/16, \"2001:db8:b::/48\"]\n\
+         vips: [{VIP}, \"{VIP6}\"]\nmax_hops: 4\n{extra}"
+    );
+    let config = RedirectConfig::parse("test", &text).unwrap();
+    let redirector = network.backends[0].run(move || Redirector::start(config)).unwrap();
+    Bench { network, redirector }
+}
+
+fn gue(inner: &[u8], next_hop: u8, hops: &[IpAddr]) -> Vec<u8> {
+    let protocol = if inner[0] >> 4 == 4 { 4 } else { 41 };
+    let v6 = hops.iter().any(IpAddr::is_ipv6);
+    let count = u8::try_from(hops.len()).unwrap();
+    let words = if v6 { 4 * count } else { count };
+    let mut octets = vec![1 + words, protocol, 0, 0, 0, u8::from(v6), next_hop, count];
+    for hop in hops {
+        match hop {
+            IpAddr::V4(v4) => octets.extend(v4.octets()),
+            IpAddr::V6(v6) => octets.extend(v6.octets()),
+        }
+    }
+    octets.extend(inner);
+    octets
+}
+
+fn tcp(v4: bool, syn: bool) -> Vec<u8> {
+    let mut octets = Vec::new();
+    let client6 = "2001:db8:c::2".parse::<std::net::Ipv6Addr>().unwrap().octets();
+    let ip = if v4 {
+        PacketBuilder::ipv4(CLIENT, VIP.octets(), 64)
+    } else {
+        PacketBuilder::ipv6(client6, VIP6.octets(), 64)
+    };
+    let tcp = ip.tcp(50_000, 80, 7, 1_000);
+    if syn { tcp.syn() } else { tcp.ack(1) }.write(&mut octets, b"").unwrap();
+    octets
+}
+
+/// ICMP "fragmentation needed" about a segment that the VIP sent.
+fn too_big() -> Vec<u8> {
+    let mut sent = Vec::new();
+    PacketBuilder::ipv4(VIP.octets(), CLIENT, 64).tcp(80, 50_000, 1, 1).write(&mut sent, &[0; 60]).unwrap();
+    let kind = etherparse::Icmpv4Type::DestinationUnreachable(
+        etherparse::icmpv4::DestUnreachableHeader::FragmentationNeeded { next_hop_mtu: 1_300 },
+    );
+    let icmp = etherparse::Icmpv4Header::with_checksum(kind, &sent[..28]);
+    let mut payload = icmp.to_bytes().to_vec();
+    payload.extend(&sent[..28]);
+    let len = u16::try_from(payload.len()).unwrap();
+    let ip = Ipv4Header::new(len, 64, IpNumber::ICMP, [192, 0, 2, 1], VIP.octets()).unwrap();
+    [ip.to_bytes().as_slice(), &payload].concat()
+}
+
+impl Bench {
+    fn send(&self, from: &Namespace, datagram: &[u8], to: IpAddr) {
+        let (datagram, any) = (datagram.to_vec(), if to.is_ipv4() { "0.0.0.0:40000" } else { "[::]:40000" });
+        from.run(move || {
+            let socket = UdpSocket::bind(any).unwrap();
+            socket.send_to(&datagram, (to, GUE)).unwrap();
+        });
+    }
+
+    fn listen(&self, backend: usize) -> UdpSocket {
+        let socket = self.network.backends[backend].run(|| UdpSocket::bind(("0.0.0.0", GUE)).unwrap());
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket
+    }
+
+    /// Waits until the redirector has counted `packets` packets under `path` of its report.
+    fn counted(&self, section: &str, reason: &str, packets: u64) {
+        for _ in 0..1_000 {
+            let report = serde_json::to_value(self.redirector.report()).unwrap();
+            if report[section][reason].as_u64() == Some(packets) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        panic!("{section} {reason} is not {packets}:\n{}", self.redirector.report());
+    }
+
+    /// The TCP sockets of backend 0 to port 80, by the kernel's number for their state (3: SYN_RECV).
+    fn states(&self) -> Vec<String> {
+        self.network.backends[0].run(|| {
+            let table = std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
+            let fields = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+            fields.filter(|row| row[1].ends_with(":0050")).map(|row| row[3].to_owned()).collect()
+        })
+    }
+}
+
+fn received(socket: &UdpSocket) -> (SocketAddr, Vec<u8>) {
+    let mut octets = vec![0; 2_000];
+    let (len, from) = socket.recv_from(&mut octets).unwrap();
+    octets.truncate(len);
+    (from, octets)
+}
+
+#[test]
+fn a_syn_stays_and_reaches_the_listener() {
+    if !crate::privileged() {
+        return;
+    }
+    let bench = bench("");
+    let listener = bench.network.backends[0].run(|| std::net::TcpListener::bind("0.0.0.0:80").unwrap());
+    let hops = [backend(1).into()];
+    bench.send(&bench.network.directors[0], &gue(&tcp(true, true), 0, &hops), backend(0).into());
+    bench.counted("kept", "syn", 1);
+    // The answer went to a client that knows nothing of it; only that it was given counts here.
+    assert!(bench.states().contains(&"03".to_owned()), "{:?}", bench.states());
+    drop(listener);
+}
+
+#[test]
+fn what_nobody_knows_goes_on_with_everything_in_its_place() {
+    if !crate::privileged() {
+        return;
+    }
+    let bench = bench("");
+    let hops: [IpAddr; 2] = [backend(1).into(), backend(2).into()];
+    let (alt, other) = (bench.listen(1), bench.listen(2));
+    for inner in [tcp(true, false), tcp(false, false), too_big()] {
+        let sent = gue(&inner, 0, &hops);
+        bench.send(&bench.network.directors[0], &sent, backend(0).into());
+        let (from, got) = received(&alt);
+        assert_eq!(from, SocketAddr::from((backend(0), 40_000)), "our address, the director's port");
+        assert_eq!(got, gue(&inner, 1, &hops));
+        // As if ALT had passed it on to us: to the second address of the list.
+        bench.send(&bench.network.backends[1], &got, backend(0).into());
+        assert_eq!(received(&other).1, gue(&inner, 2, &hops));
+    }
+    let report = bench.redirector.report();
+    assert_eq!((report.forwarded(), report.forwarded_to[&backend(1).into()], report.send_failed), (6, 3, 0));
+}
+
+#[test]
+fn an_ipv6_underlay_works_alike() {
+    if !crate::privileged() {
+        return;
+    }
+    let bench = bench("");
+    let hops: [IpAddr; 1] = [backend_v6(1).into()];
+    // A plain socket would not take UDP checksum 0 over IPv6.
+    let any = "[::]:19523".parse().unwrap();
+    let alt = bench.network.backends[1].run(move || udp_server(any, Duration::from_secs(5))).unwrap();
+    for inner in [tcp(true, false), tcp(false, false)] {
+        let sent = gue(&inner, 0, &hops);
+        bench.send(&bench.network.directors[0], &sent, backend_v6(0).into());
+        let (from, got) = received(&UdpSocket::from(alt.try_clone().unwrap()));
+        assert_eq!((from.ip(), from.port()), (backend_v6(0).into(), 40_000));
+        assert_eq!(got, gue(&inner, 1, &hops));
+    }
+}
+
+#[test]
+fn the_end_of_the_list_and_ones_own_address_keep() {
+    if !crate::privileged() {
+        return;
+    }
+    let bench = bench("");
+    let from = &bench.network.directors[0];
+    bench.send(from, &gue(&tcp(true, false), 0, &[]), backend(0).into());
+    bench.counted("kept", "last_hop", 1);
+    bench.send(from, &gue(&tcp(true, false), 0, &[backend(0).into()]), backend(0).into());
+    bench.counted("kept", "own_hop", 1);
+    assert_eq!(bench.redirector.report().forwarded(), 0);
+}
+
+#[test]
+fn strangers_and_strange_lists_are_refused() {
+    if !crate::privileged() {
+        return;
+    }
+    let bench = bench("");
+    let hops: [IpAddr; 1] = [backend(1).into()];
+    let (client, director_ns) = (&bench.network.clients[0], &bench.network.directors[0]);
+    bench.send(client, &gue(&tcp(true, false), 0, &hops), backend(0).into());
+    bench.counted("refused", "source", 1);
+    let long: Vec<IpAddr> = (0..30).map(|n| backend(1 + n % 2).into()).collect();
+    bench.send(director_ns, &gue(&tcp(true, false), 0, &long), backend(0).into());
+    bench.counted("refused", "hop_count", 1);
+    bench.send(director_ns, &gue(&tcp(true, false), 1, &[hops[0], hops[0]]), backend(0).into());
+    bench.counted("refused", "source", 2);
+    bench.send(director_ns, &gue(&tcp(true, false), 0, &[director(0).into()]), backend(0).into());
+    bench.counted("refused", "next_hop", 1);
+    assert_eq!(bench.redirector.report().forwarded(), 0);
+}
+
+#[test]
+fn with_the_second_chance_off_everything_stays() {
+    if !crate::privileged() {
+        return;
+    }
+    let bench = bench("second_chance: off\n");
+    let hops: [IpAddr; 1] = [backend(1).into()];
+    bench.send(&bench.network.directors[0], &gue(&tcp(true, false), 0, &hops), backend(0).into());
+    bench.counted("kept", "off", 1);
+}
+
+#[test]
+fn datagrams_follow_their_sockets_where_asked_to() {
+    if !crate::privileged() {
+        return;
+    }
+    let bench = bench("udp: socket\n");
+    let hops: [IpAddr; 1] = [backend(1).into()];
+    let alt = bench.listen(1);
+    let mut inner = Vec::new();
+    PacketBuilder::ipv4(CLIENT, VIP.octets(), 64).udp(50_000, 5_353).write(&mut inner, b"hello").unwrap();
+    let sent = gue(&inner, 0, &hops);
+    bench.send(&bench.network.directors[0], &sent, backend(0).into());
+    assert_eq!(received(&alt).1, gue(&inner, 1, &hops));
+    let service = bench.network.backends[0].run(|| UdpSocket::bind("0.0.0.0:5353").unwrap());
+    service.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    bench.send(&bench.network.directors[0], &sent, backend(0).into());
+    let (from, octets) = received(&service);
+    assert_eq!((from, octets.as_slice()), (SocketAddr::from((CLIENT, 50_000)), b"hello".as_slice()));
+    bench.counted("kept", "socket", 1);
+}
