@@ -4,7 +4,7 @@
 use clap::{Parser, Subcommand};
 use common::table::TableError;
 
-use crate::{config::ConfigError, replay};
+use crate::{config::ConfigError, redirect, replay};
 
 /// Refused, or over a limit that was set.
 pub const REFUSED: u8 = 1;
@@ -21,6 +21,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Redirect(redirect::args::RedirectArgs),
     Replay(replay::Args),
 }
 
@@ -31,6 +32,7 @@ impl Cli {
     /// See [`exit_code`].
     pub fn run(self) -> anyhow::Result<()> {
         match self.command {
+            Command::Redirect(args) => args.run(),
             Command::Replay(args) => args.run(),
         }
     }
@@ -39,6 +41,8 @@ impl Cli {
 /// 1 if what was given was read and refused, 2 for all else.
 #[must_use]
 pub fn exit_code(error: &anyhow::Error) -> u8 {
-    let refused = error.chain().any(|e| e.is::<TableError>() || e.is::<ConfigError>());
+    let refused = error
+        .chain()
+        .any(|e| e.is::<TableError>() || e.is::<ConfigError>() || e.is::<redirect::config::ConfigError>());
     if refused { REFUSED } else { FAILED }
 }

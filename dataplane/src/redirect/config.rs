@@ -28,7 +28,7 @@ pub struct RedirectConfig {
     /// Threads.
     pub workers: u8,
     /// Where `dataplane status` finds this process.
-    pub status: Option<PathBuf>,
+    pub control: Option<PathBuf>,
 }
 
 /// What is done with UDP datagrams (and ICMP errors about them).
@@ -58,7 +58,7 @@ struct Raw {
     #[serde(default)]
     udp: Udp,
     workers: Option<u8>,
-    status: Option<PathBuf>,
+    control: Option<PathBuf>,
 }
 
 /// A prefix as people write it; serde reports the line of one that is none.
@@ -130,7 +130,7 @@ impl RedirectConfig {
             second_chance: raw.second_chance == Switch::On,
             udp: raw.udp,
             workers: raw.workers.unwrap_or(1),
-            status: raw.status,
+            control: raw.control,
         })
     }
 }
