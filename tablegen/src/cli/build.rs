@@ -1,0 +1,73 @@
+//! `tablegen build`.
+
+use crate::config::Config;
+use crate::generate::{self, History};
+use crate::store;
+use crate::summary::Summary;
+use anyhow::Context as _;
+use common::table::ForwardingTable;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The configuration
+    config: PathBuf,
+    /// The table file to write
+    #[arg(short, long, value_name = "TABLE")]
+    output: PathBuf,
+    /// The format to write
+    #[arg(long, value_enum, default_value_t = Format::Native)]
+    format: Format,
+    /// The table in service: its owners are remembered, so that their connections survive
+    #[arg(long, value_name = "TABLE")]
+    previous: Option<PathBuf>,
+    /// Forget owners before those of the table in service: all connections older than it are gone
+    #[arg(long, requires = "previous")]
+    settle: bool,
+    /// Threads to use; the result does not depend on it [default: one a core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// This project's own
+    Native,
+    /// GLB Director's, version 2
+    Glb,
+}
+
+impl Args {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let config = Config::load(&self.config)?;
+        super::warn(&config.warnings);
+        let previous = self.previous.as_deref().map(store::load).transpose()?;
+        let history = match &previous {
+            None => History::None,
+            Some(parent) if self.settle => History::Settled(parent),
+            Some(parent) => History::Parent(parent),
+        };
+        let threads = self.threads.map_or(0, NonZero::get);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+        let generated = pool.install(|| generate::generate(&config.tables, history))?;
+        super::warn(&generated.warnings);
+        store::write(&self.output, &generated.table.encode())
+            .with_context(|| format!("cannot write {}", self.output.display()))?;
+        self.report(&generated.table)
+    }
+
+    fn report(&self, table: &ForwardingTable) -> anyhow::Result<ExitCode> {
+        let summary = Summary::new(table);
+        if self.json {
+            super::print_json(&summary)?;
+        } else {
+            print!("{summary}");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,86 @@
+//! `tablegen check`.
+
+use crate::config::{Config, TableSpec};
+use common::backend::{Health, State};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The configuration
+    config: PathBuf,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let config = Config::load(&self.config)?;
+        super::warn(&config.warnings);
+        let tables: Vec<TableCheck> = config.tables.iter().map(TableCheck::new).collect();
+        if self.json {
+            super::print_json(&tables)?;
+        } else {
+            tables.iter().for_each(TableCheck::print);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What a configuration says of one table, in numbers.
+#[derive(Debug, Serialize)]
+struct TableCheck {
+    name: String,
+    rows: u32,
+    max_hops: u8,
+    ranking: &'static str,
+    hash_fields: Vec<&'static str>,
+    binds: Vec<String>,
+    backends: usize,
+    /// In the order of [`State::ALL`].
+    states: Vec<(&'static str, usize)>,
+    down: usize,
+    accepting: usize,
+}
+
+impl TableCheck {
+    fn new(spec: &TableSpec) -> Self {
+        let of = |state: State| spec.backends.iter().filter(|backend| backend.state == state).count();
+        Self {
+            name: spec.name.clone(),
+            rows: spec.rows,
+            max_hops: spec.max_hops,
+            ranking: spec.ranking.name(),
+            hash_fields: spec.hash_fields.names().collect(),
+            binds: spec.binds.iter().map(ToString::to_string).collect(),
+            backends: spec.backends.len(),
+            states: State::ALL.map(|state| (state.name(), of(state))).into(),
+            down: spec.backends.iter().filter(|backend| backend.health == Health::Down).count(),
+            accepting: spec.backends.iter().filter(|backend| backend.accepts()).count(),
+        }
+    }
+
+    fn print(&self) {
+        const SHOWN: usize = 8;
+        let Self { name, rows, max_hops, ranking, hash_fields, .. } = self;
+        println!(
+            "{name}: {rows} rows, up to {max_hops} hops, ranking {ranking}, hash_fields {}",
+            hash_fields.join(", ")
+        );
+        self.binds.iter().take(SHOWN).for_each(|bind| println!("  {bind}"));
+        if let Some(more) = self.binds.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+            println!("  and {more} binds more");
+        }
+        let states = self.states.iter().filter(|(_, count)| *count > 0);
+        let states: Vec<String> = states.map(|(state, count)| format!("{count} {state}")).collect();
+        println!(
+            "  {} backends: {}; {} down; {} accepting",
+            self.backends,
+            states.join(", "),
+            self.down,
+            self.accepting
+        );
+    }
+}

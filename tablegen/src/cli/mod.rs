@@ -1,0 +1,60 @@
+//! What is typed: sub-commands and their arguments. What it means is elsewhere.
+//!
+//! Each sub-command is a module with an `Args` and a `run` that gives the exit code: 0 done, 1 refused or over a limit
+//! that was set. An error that is the user's file's fault is 1 too, one of the system 2 ([`exit_code`]).
+
+mod build;
+mod check;
+
+use crate::config::ConfigError;
+use crate::store::LoadError;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Builds forwarding tables from configurations, and helps to review and roll them out.
+#[derive(Debug, Parser)]
+#[command(name = "tablegen", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Build a table file from a configuration
+    Build(build::Args),
+    /// Say whether a configuration makes sense, and what it holds
+    Check(check::Args),
+}
+
+impl Cli {
+    /// Does what was asked for.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Build(args) => args.run(),
+            Command::Check(args) => args.run(),
+        }
+    }
+}
+
+/// The exit code of a failure: 1 where a file was refused, 2 where the system failed or the usage was wrong.
+pub fn exit_code(error: &anyhow::Error) -> u8 {
+    let refused = error.chain().any(|cause| {
+        matches!(cause.downcast_ref(), Some(ConfigError::Refused { .. }))
+            || matches!(cause.downcast_ref(), Some(LoadError::Table { .. }))
+            || cause.is::<common::table::TableError>()
+    });
+    if refused { 1 } else { 2 }
+}
+
+fn warn(warnings: impl IntoIterator<Item = impl std::fmt::Display>) {
+    warnings.into_iter().for_each(|warning| eprintln!("warning: {warning}"));
+}
+
+/// Prints a report for a script.
+fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    Ok(writeln!(out)?)
+}

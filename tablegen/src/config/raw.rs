@@ -1,0 +1,198 @@
+//! The configuration as it is typed: which keys there are, and which of them hold lists.
+//!
+//! Every scalar stays text here, with its place, so that whatever is wrong with it is said in one form by
+//! [`super::spec`]. YAML's own opinions are thereby out of the way: `010` is not eight, `no` is not false, and a seed of
+//! 32 decimal digits is no number.
+
+use super::error::Refusal;
+use serde::de::{self, Deserializer};
+use serde::{Deserialize, de::VariantAccess};
+use serde_yaml::{Location, Spanned};
+use std::fmt;
+
+pub(super) type Text = Spanned<String>;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawConfig {
+    pub(super) version: Text,
+    pub(super) tables: Spanned<Vec<Spanned<RawTable>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawTable {
+    pub(super) name: Text,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) rows: Option<Text>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) max_hops: Option<Text>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) ranking: Option<Text>,
+    pub(super) seed: Spanned<RawSecret>,
+    pub(super) hash_key: Spanned<RawSecret>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) hash_fields: Option<Spanned<Vec<Text>>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) alt_hash_fields: Option<Spanned<Vec<Text>>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) spread_zones: Option<Text>,
+    pub(super) binds: Spanned<Vec<Spanned<RawBind>>>,
+    pub(super) backends: Spanned<Vec<Spanned<RawBackend>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawBind {
+    pub(super) address: Text,
+    pub(super) protocol: Text,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) port: Option<Text>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) ports: Option<Text>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawBackend {
+    pub(super) id: Text,
+    pub(super) address: Text,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) weight: Option<Text>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) zone: Option<Text>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) state: Option<Text>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) health: Option<Text>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) fill: Option<Text>,
+}
+
+/// Left out means the default; there, it must hold something. (`Option` alone takes `key:` for left out.)
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// Sixteen octets: here, or in a file.
+pub(super) enum RawSecret {
+    Inline(String),
+    File(String),
+}
+
+impl fmt::Debug for RawSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inline(_) => f.write_str("Inline(secret)"),
+            Self::File(path) => write!(f, "File({path:?})"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RawSecret {
+    /// Read as an enumeration, whose scalar form gives the text as it stands: asking for "any value" would turn 32
+    /// decimal digits into a rounded number.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = RawSecret;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("32 hex digits or { file: PATH }")
+            }
+
+            fn visit_enum<A: de::EnumAccess<'de>>(self, data: A) -> Result<RawSecret, A::Error> {
+                let (text, variant) = data.variant::<String>()?;
+                if text == "file" {
+                    return variant.newtype_variant().map(RawSecret::File);
+                }
+                variant.unit_variant()?;
+                Ok(RawSecret::Inline(text))
+            }
+        }
+        deserializer.deserialize_enum("secret", &["file"], Visitor)
+    }
+}
+
+/// Reads YAML: one document, each key once, no merge keys, limits wide enough for 65,534 backends in many tables.
+pub(super) fn parse(text: &str) -> Result<RawConfig, Refusal> {
+    let options = serde_yaml::options! {
+        strict_booleans: true,
+        emit_comments: false,
+        with_snippet: false,
+        merge_keys: serde_yaml::options::MergeKeyPolicy::Error,
+        reject_unsupported_tags: true,
+        budget: serde_yaml::budget! {
+            max_nodes: 16_000_000,
+            max_events: 32_000_000,
+            max_aliases: 100,
+            max_anchors: 100,
+            max_total_scalar_bytes: 256 << 20,
+        },
+    };
+    let mut path = String::new();
+    let result = serde_yaml::with_deserializer_from_str_with_options(text, options, |deserializer| {
+        let mut track = serde_path_to_error::Track::new();
+        let tracked = serde_path_to_error::Deserializer::new(deserializer, &mut track);
+        RawConfig::deserialize(tracked).inspect_err(|_| path = key_path(&track.path()))
+    });
+    result.map_err(|error| refusal(&error, path))
+}
+
+/// The path in the file's own words: what `Spanned` adds, and what is unknown, left out.
+fn key_path(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    let mut text = String::new();
+    for segment in path {
+        match segment {
+            Segment::Seq { index } => text += &format!("[{index}]"),
+            Segment::Map { key } if key != "value" => {
+                let dot = if text.is_empty() { "" } else { "." };
+                text += &format!("{dot}{}", key.escape_debug());
+            }
+            Segment::Map { .. } | Segment::Enum { .. } | Segment::Unknown => {}
+        }
+    }
+    text
+}
+
+fn refusal(error: &serde_yaml::Error, path: String) -> Refusal {
+    use serde_yaml::Error;
+    let location = error.location().unwrap_or(Location::UNKNOWN);
+    let (found, allowed) = match error {
+        Error::SerdeUnknownField { field, expected, .. } => {
+            (format!("unknown key `{}`", field.escape_debug()), expected.join(", "))
+        }
+        Error::SerdeMissingField { field, .. } => (format!("no key `{field}`"), "a value for it".to_owned()),
+        Error::DuplicateMappingKey { key, .. } => {
+            let key = key.as_deref().unwrap_or("a key").escape_debug().to_string();
+            (format!("`{key}` a second time"), "each key once".to_owned())
+        }
+        Error::NullIntoString { .. } => ("nothing".to_owned(), "a value, or the key left out".to_owned()),
+        Error::Unexpected { expected, .. } => ("something else".to_owned(), kind(expected).to_owned()),
+        Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. }
+        | Error::UnexpectedValueForUnit { .. }
+        | Error::ExpectedMappingEndAfterEnumVariantValue { .. } => {
+            ("something else".to_owned(), "32 hex digits or { file: PATH }".to_owned())
+        }
+        Error::MultipleDocuments { .. } => ("a second document".to_owned(), "one".to_owned()),
+        Error::Eof { .. } => ("no configuration".to_owned(), "a mapping with version and tables".to_owned()),
+        other => (without_place(&other.to_string()), "YAML that can be read".to_owned()),
+    };
+    Refusal { line: location.line(), column: location.column(), path, found, allowed }
+}
+
+/// The parser's words for kinds of nodes, in those of people who write YAML.
+fn kind(expected: &'static str) -> &'static str {
+    match expected {
+        "sequence start" => "a list",
+        "mapping start" => "a mapping",
+        "string scalar" => "a single value",
+        other => other,
+    }
+}
+
+/// The message says where in words; the refusal says it already.
+fn without_place(message: &str) -> String {
+    message.split(" at line ").next().unwrap_or(message).to_owned()
+}

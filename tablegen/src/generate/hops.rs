@@ -1,0 +1,156 @@
+//! The hop-list rule: which backends a packet of a row may visit, and in which order.
+//!
+//! The *primary* gets the row's new connections. The hops after it exist for connections that started while
+//! somebody else was primary: whoever may still hold such a connection must be in the list, or it breaks.
+//!
+//! 1. *Candidates* are all backends that are not inactive, in the row's order of preference. Those *accept* that are
+//!    active or filling, and up. Where nobody of the table does, health is ignored (probes that fail everywhere are
+//!    likelier wrong than right); where then nobody does, draining ones accept. No candidates, no hops.
+//! 2. The primary is the first that accepts.
+//! 3. Then those that may hold live connections, each once:
+//!    the row's former owners, newest first; candidates preferred to the primary that drain (they owned the row
+//!    before they began to); and if the primary is filling, the owner that the row has without it (the first active
+//!    one below that accepts), then the filling ones between the two, any of which may have filled first.
+//!    Of all these the ones that are up stand before those that are down; last stand those that were preferred to the
+//!    primary but are down. A false alarm must not cut live connections, and a dead hop must not hide a live one.
+//! 4. If that leaves the primary alone: the next that accepts, of another zone if that is wanted and there is one.
+//!    It is the heir: the owner, should the primary fail next.
+//! 5. All cut to the table's longest list.
+//!
+//! So a row at rest has two hops, and the ranking is asked for two backends only.
+
+use common::backend::{Backend, Health, State};
+use std::collections::HashMap;
+
+/// The rule for one table.
+#[derive(Clone, Debug)]
+pub struct HopRule {
+    facts: Vec<Fact>,
+    max_hops: usize,
+    spread_zones: bool,
+}
+
+/// What the rule needs to know of one backend.
+#[derive(Clone, Copy, Debug)]
+struct Fact {
+    accepts: bool,
+    state: State,
+    up: bool,
+    /// Zones by number; 0 is "in none".
+    zone: usize,
+}
+
+/// Room to work in, kept from row to row.
+#[derive(Clone, Debug, Default)]
+pub struct Scratch {
+    hops: Vec<u16>,
+    passed_over: Vec<u16>,
+    below: Vec<u16>,
+}
+
+impl HopRule {
+    /// Positions in rankings and lists refer to `backends`.
+    pub fn new(backends: &[Backend], max_hops: u8, spread_zones: bool) -> Self {
+        let accepts = acceptance(backends);
+        let mut zones: HashMap<&str, usize> = HashMap::new();
+        let fact = |backend| Fact {
+            accepts: accepts(backend),
+            state: backend.state,
+            up: backend.health == Health::Up,
+            zone: backend.zone.as_deref().map_or(0, |zone| {
+                let next = zones.len() + 1;
+                *zones.entry(zone).or_insert(next)
+            }),
+        };
+        Self { facts: backends.iter().map(fact).collect(), max_hops: max_hops.into(), spread_zones }
+    }
+
+    /// The hop list of a row. `ranking` gives the candidates in the row's order of preference, `former` its former
+    /// owners that are still candidates, newest first.
+    pub fn list<'s>(
+        &self,
+        former: &[u16],
+        mut ranking: impl Iterator<Item = u16>,
+        scratch: &'s mut Scratch,
+    ) -> &'s [u16] {
+        let Scratch { hops, passed_over, below } = scratch;
+        [&mut *hops, &mut *passed_over, &mut *below].into_iter().for_each(Vec::clear);
+        let Some(primary) = self.first_accepting(&mut ranking, passed_over) else { return hops };
+        hops.push(primary);
+        let without_it = match self.fact(primary).state {
+            State::Filling => self.first_active(&mut ranking, below),
+            _ => None,
+        };
+        let between = if without_it.is_some() { below.as_slice() } else { &[] };
+        let draining = passed_over.iter().filter(|one| self.fact(**one).state == State::Draining);
+        let may_hold = former.iter().chain(draining).chain(&without_it).chain(between);
+        may_hold.clone().filter(|one| self.fact(**one).up).for_each(|one| push_new(hops, *one));
+        may_hold.filter(|one| !self.fact(**one).up).for_each(|one| push_new(hops, *one));
+        passed_over.iter().for_each(|one| push_new(hops, *one));
+        if hops.len() == 1 {
+            hops.extend(self.heir(primary, below.iter().copied().chain(ranking)));
+        }
+        hops.truncate(self.max_hops);
+        hops
+    }
+
+    /// Collects those before it in `passed_over`.
+    fn first_accepting(
+        &self,
+        ranking: &mut impl Iterator<Item = u16>,
+        passed_over: &mut Vec<u16>,
+    ) -> Option<u16> {
+        ranking.find(|one| {
+            let accepts = self.fact(*one).accepts;
+            if !accepts {
+                passed_over.push(*one);
+            }
+            accepts
+        })
+    }
+
+    /// Collects the accepting ones before it in `below`.
+    fn first_active(&self, ranking: &mut impl Iterator<Item = u16>, below: &mut Vec<u16>) -> Option<u16> {
+        ranking.filter(|one| self.fact(*one).accepts).find(|one| {
+            let active = self.fact(*one).state == State::Active;
+            if !active {
+                below.push(*one);
+            }
+            active
+        })
+    }
+
+    fn heir(&self, primary: u16, below: impl Iterator<Item = u16>) -> Option<u16> {
+        let mut accepting = below.filter(|one| self.fact(*one).accepts);
+        let next = accepting.next()?;
+        let elsewhere = |one: &u16| self.fact(*one).zone != self.fact(primary).zone;
+        if !self.spread_zones || elsewhere(&next) {
+            return Some(next);
+        }
+        Some(accepting.find(elsewhere).unwrap_or(next))
+    }
+
+    /// A position that does not exist is as good as an inactive backend: nothing is asked of it.
+    fn fact(&self, position: u16) -> Fact {
+        const NOBODY: Fact = Fact { accepts: false, state: State::Inactive, up: false, zone: 0 };
+        self.facts.get(usize::from(position)).copied().unwrap_or(NOBODY)
+    }
+}
+
+fn push_new(list: &mut Vec<u16>, one: u16) {
+    if !list.contains(&one) {
+        list.push(one);
+    }
+}
+
+/// Who accepts in this table: the strictest of three answers by which anybody does.
+fn acceptance(backends: &[Backend]) -> fn(&Backend) -> bool {
+    let in_service = |backend: &Backend| matches!(backend.state, State::Active | State::Filling);
+    if backends.iter().any(Backend::accepts) {
+        Backend::accepts
+    } else if backends.iter().any(in_service) {
+        in_service
+    } else {
+        Backend::is_candidate
+    }
+}

@@ -1,0 +1,143 @@
+//! A built table in a few lines: how long its hop lists are, and how evenly it shares its rows.
+
+use common::backend::Backend;
+use common::table::{ForwardingTable, Table};
+use serde::Serialize;
+use std::fmt;
+
+/// What `build` prints.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// All 64 hex digits.
+    pub digest: String,
+    /// SHA-256 of the configuration in it.
+    pub config_digest: String,
+    /// 1 without a parent.
+    pub generation: u64,
+    /// The parent's digest.
+    pub parent: Option<String>,
+    /// In order of name.
+    pub tables: Vec<TableSummary>,
+}
+
+/// One table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TableSummary {
+    /// Its name.
+    pub name: String,
+    /// Its rows.
+    pub rows: u32,
+    /// Its backends.
+    pub backends: usize,
+    /// Its binds.
+    pub binds: usize,
+    /// Rows by length of hop list: `[2]` is the number of rows with two hops.
+    pub rows_by_hops: Vec<u32>,
+    /// Rows that remember a former owner.
+    pub rows_with_lineage: u32,
+    /// The backend that owns most against its fair share, if anybody owns anything.
+    pub fullest: Option<Share>,
+    /// The one that owns least against it.
+    pub emptiest: Option<Share>,
+}
+
+/// How much of its fair share a backend owns.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Share {
+    /// Its id.
+    pub id: String,
+    /// Rows whose primary it is.
+    pub rows: u32,
+    /// Rows by its weight among those that own rows.
+    pub fair: f64,
+    /// `rows / fair`.
+    pub ratio: f64,
+}
+
+impl Summary {
+    /// Sums a table file up.
+    pub fn new(table: &ForwardingTable) -> Self {
+        Self {
+            digest: table.digest().to_string(),
+            config_digest: table.config_digest().to_string(),
+            generation: table.generation(),
+            parent: table.parent().map(|parent| parent.to_string()),
+            tables: table.tables().iter().map(TableSummary::new).collect(),
+        }
+    }
+}
+
+impl TableSummary {
+    fn new(table: &Table) -> Self {
+        let mut rows_by_hops = vec![0; usize::from(table.max_hops) + 1];
+        for list in table.hops.iter() {
+            if let Some(count) = rows_by_hops.get_mut(list.len()) {
+                *count += 1;
+            }
+        }
+        let shares = shares(table);
+        let extreme = |pick: fn(&f64, &f64) -> bool| {
+            shares
+                .iter()
+                .reduce(|best, next| if pick(&next.ratio, &best.ratio) { next } else { best })
+                .cloned()
+        };
+        Self {
+            name: table.name.clone(),
+            rows: table.rows(),
+            backends: table.backends.len(),
+            binds: table.binds.len(),
+            rows_by_hops,
+            rows_with_lineage: (0..table.rows())
+                .fold(0, |sum, row| sum + u32::from(!table.lineage.get(row).is_empty())),
+            fullest: extreme(f64::gt),
+            emptiest: extreme(f64::lt),
+        }
+    }
+}
+
+/// The share of every backend that accepts; of every one that owns a row, where none accepts.
+fn shares(table: &Table) -> Vec<Share> {
+    let owned = table.rows_owned();
+    let nobody = !table.backends.iter().any(Backend::accepts);
+    let counted = |backend: &Backend, rows: u32| if nobody { rows > 0 } else { backend.accepts() };
+    let sharing: Vec<_> = table.backends.iter().zip(owned).filter(|(b, rows)| counted(b, *rows)).collect();
+    let total: f64 = sharing.iter().map(|(backend, _)| backend.effective_weight()).sum();
+    let share = |(backend, rows): &(&Backend, u32)| {
+        let fair = f64::from(table.rows()) * backend.effective_weight() / total;
+        Share { id: backend.id.clone(), rows: *rows, fair, ratio: f64::from(*rows) / fair }
+    };
+    sharing.iter().map(share).collect()
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short = |digest: &str| digest.chars().take(12).collect::<String>();
+        writeln!(f, "table       {}  (sha256 {})", short(&self.digest), self.digest)?;
+        let parent =
+            self.parent.as_deref().map_or_else(|| "no parent".to_owned(), |p| format!("parent {}", short(p)));
+        writeln!(f, "generation  {}  {parent}", self.generation)?;
+        self.tables.iter().try_for_each(|table| table.fmt(f))
+    }
+}
+
+impl fmt::Display for TableSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, rows, backends, binds, rows_by_hops, rows_with_lineage, .. } = self;
+        writeln!(f, "\n{name}: {rows} rows, {backends} backends, {binds} binds")?;
+        write!(f, "  hops    ")?;
+        for (hops, rows) in rows_by_hops.iter().enumerate().filter(|(_, rows)| **rows > 0) {
+            write!(f, "  {hops}: {rows} rows")?;
+        }
+        writeln!(f)?;
+        if *rows_with_lineage > 0 {
+            writeln!(f, "  lineage   {rows_with_lineage} rows remember a former owner")?;
+        }
+        for (label, share) in [("fullest", &self.fullest), ("emptiest", &self.emptiest)] {
+            if let Some(Share { id, rows, fair, ratio }) = share {
+                writeln!(f, "  {label:<9} {id}: {rows} rows, {ratio:.3} of its fair share of {fair:.1}")?;
+            }
+        }
+        Ok(())
+    }
+}

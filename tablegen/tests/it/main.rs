@@ -1,0 +1,6 @@
+//! Tests of the generator as others use it: as a library, and by its command line.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod support;
+mod vectors;
