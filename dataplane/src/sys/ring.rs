@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::checksum;
-use super::packet::{Arrivals, OFFLOAD_HEADER, PacketSocket};
+use super::packet::{Arrivals, Fanout, OFFLOAD_HEADER, PacketSocket};
 use super::poll::readable;
 use super::{Zeroable, set_option};
 
@@ -56,8 +56,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Opens a ring on an interface. Frames that this host sends are not in it.
-    pub fn open(ifindex: u32, shape: Shape) -> io::Result<Self> {
+    /// Opens a ring on an interface, in a group if one is given. Frames that this host sends are not in it.
+    pub fn open(ifindex: u32, shape: Shape, group: Option<&mut Fanout>) -> io::Result<Self> {
         let socket = PacketSocket::open()?;
         socket.ignore_outgoing()?;
         socket.report_offloads()?;
@@ -69,14 +69,12 @@ impl Ring {
         let block_len = usize::try_from(shape.block_len).map_err(io::Error::other)?;
         let blocks = usize::try_from(shape.blocks).map_err(io::Error::other)?;
         let map = Map::of(fd, block_len * blocks)?;
-        // Last, so that no frame comes before the ring is there.
+        // Last, so that no frame comes before the ring is there, nor before the group is.
+        socket.mute()?;
         socket.bind(ifindex)?;
+        group.map_or(Ok(()), |group| group.join(socket.as_fd()))?;
+        socket.unmute()?;
         Ok(Self { map, socket, block_len, blocks, next: 0 })
-    }
-
-    /// The socket, to join a fanout group.
-    pub fn socket(&self) -> &PacketSocket {
-        &self.socket
     }
 
     /// Waits until a block is filled, at most `timeout`.
