@@ -2,5 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod hops;
+mod rollout;
 mod support;
 mod vectors;
