@@ -8,5 +8,6 @@
 pub mod cli;
 pub mod config;
 pub mod generate;
+pub mod glb;
 pub mod store;
 pub mod summary;

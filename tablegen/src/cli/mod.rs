@@ -5,8 +5,10 @@
 
 mod build;
 mod check;
+mod import;
 
 use crate::config::ConfigError;
+use crate::glb::{ExportError, ImportError};
 use crate::store::LoadError;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -25,6 +27,8 @@ enum Command {
     Build(build::Args),
     /// Say whether a configuration makes sense, and what it holds
     Check(check::Args),
+    /// Take over a configuration of GLB Director
+    Import(import::Args),
 }
 
 impl Cli {
@@ -33,6 +37,7 @@ impl Cli {
         match self.command {
             Command::Build(args) => args.run(),
             Command::Check(args) => args.run(),
+            Command::Import(args) => args.run(),
         }
     }
 }
@@ -43,6 +48,8 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
         matches!(cause.downcast_ref(), Some(ConfigError::Refused { .. }))
             || matches!(cause.downcast_ref(), Some(LoadError::Table { .. }))
             || cause.is::<common::table::TableError>()
+            || cause.is::<ExportError>()
+            || cause.is::<ImportError>()
     });
     if refused { 1 } else { 2 }
 }

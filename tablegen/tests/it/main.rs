@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod glb;
 mod hops;
 mod rollout;
 mod support;
