@@ -5,10 +5,9 @@
 
 mod build;
 mod check;
-mod import;
+mod diff;
 
 use crate::config::ConfigError;
-use crate::glb::{ExportError, ImportError};
 use crate::store::LoadError;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -27,8 +26,8 @@ enum Command {
     Build(build::Args),
     /// Say whether a configuration makes sense, and what it holds
     Check(check::Args),
-    /// Take over a configuration of GLB Director
-    Import(import::Args),
+    /// Show what changes from one table to the next, and whether it is safe
+    Diff(diff::Args),
 }
 
 impl Cli {
@@ -37,7 +36,7 @@ impl Cli {
         match self.command {
             Command::Build(args) => args.run(),
             Command::Check(args) => args.run(),
-            Command::Import(args) => args.run(),
+            Command::Diff(args) => args.run(),
         }
     }
 }
@@ -48,14 +47,21 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
         matches!(cause.downcast_ref(), Some(ConfigError::Refused { .. }))
             || matches!(cause.downcast_ref(), Some(LoadError::Table { .. }))
             || cause.is::<common::table::TableError>()
-            || cause.is::<ExportError>()
-            || cause.is::<ImportError>()
     });
     if refused { 1 } else { 2 }
 }
 
 fn warn(warnings: impl IntoIterator<Item = impl std::fmt::Display>) {
     warnings.into_iter().for_each(|warning| eprintln!("warning: {warning}"));
+}
+
+/// Prints a report for a person. A reader that has seen enough and closes the pipe is no failure.
+fn print(text: &impl std::fmt::Display) -> anyhow::Result<()> {
+    use std::io::{ErrorKind, Write as _};
+    match std::io::stdout().lock().write_all(text.to_string().as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Prints a report for a script.

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod glb;
-mod hops;
-mod rollout;
+mod diff;
+mod slow;
 mod support;
+mod tables;
 mod vectors;

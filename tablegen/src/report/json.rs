@@ -1,0 +1,126 @@
+//! A diff for scripts. Ids are spelled out; shares are numbers from 0 to 1, loads are over the fair share.
+
+use super::{Report, remarks};
+use crate::diff::{Descent, Failed, Risk, Shape, Subject, TableDiff, USUAL_MTU, Version};
+use serde_json::{Value, json};
+
+/// The whole report.
+pub fn value(report: &Report<'_>) -> Value {
+    let diff = report.diff;
+    let excess =
+        |one: &crate::diff::Excess| json!({"table": one.table, "limit": one.limit, "text": one.text});
+    json!({
+        "verdict": report.verdict.name(),
+        "over": report.excesses.iter().map(excess).collect::<Vec<_>>(),
+        "at_risk": diff.at_risk(),
+        "moved": diff.moved(),
+        "rows": diff.total(),
+        "old": version(&diff.old),
+        "new": version(&diff.new),
+        "descent": descent(diff.descent),
+        "notes": remarks(diff),
+        "tables": diff.tables.iter().map(table).collect::<Vec<_>>(),
+    })
+}
+
+fn version(version: &Version) -> Value {
+    json!({
+        "digest": version.digest.to_string(),
+        "generation": version.generation,
+        "parent": version.parent.map(|parent| parent.to_string()),
+    })
+}
+
+const fn descent(descent: Descent) -> &'static str {
+    match descent {
+        Descent::Same => "same",
+        Descent::Child => "child",
+        Descent::Rootless => "rootless",
+        Descent::Stranger => "stranger",
+    }
+}
+
+fn table(table: &TableDiff) -> Value {
+    let rows = &table.rows;
+    json!({
+        "name": table.name,
+        "present": {"old": table.present[0], "new": table.present[1]},
+        "config": table.config.iter().map(change).collect::<Vec<_>>(),
+        "rows": {
+            "total": rows.total,
+            "changed": rows.changed,
+            "moved": rows.moved,
+            "unnecessary": rows.unnecessary,
+            "at_risk": rows.at_risk,
+            "rehashed": rows.rehashed,
+            "settled": rows.settled,
+        },
+        "risks": rows.risks.iter().map(|((backend, risk), count)| json!({
+            "backend": table.id(*backend),
+            "reason": reason(*risk),
+            "rows": count,
+        })).collect::<Vec<_>>(),
+        "backends": table.backends.iter().map(|one| backend(one, table)).collect::<Vec<_>>(),
+        "before": shape(&table.shape[0], table),
+        "after": shape(&table.shape[1], table),
+        "failures": table.failures.iter().map(|one| failure(one, table)).collect::<Vec<_>>(),
+    })
+}
+
+/// The word for a reason.
+pub const fn reason(risk: Risk) -> &'static str {
+    match risk {
+        Risk::Dropped => "dropped",
+        Risk::Cut => "cut",
+        Risk::Rehashed => "rehashed",
+    }
+}
+
+fn change(change: &crate::diff::Change) -> Value {
+    let (kind, id) = match &change.subject {
+        Subject::Table => ("table", None),
+        Subject::Bind => ("bind", None),
+        Subject::Backend(id) => ("backend", Some(id)),
+    };
+    json!({"of": kind, "id": id, "key": change.key, "old": change.old, "new": change.new})
+}
+
+fn backend(one: &crate::diff::BackendDiff, table: &TableDiff) -> Value {
+    let flows = |list: &[(Option<u32>, u32)]| -> Vec<Value> {
+        list.iter().map(|(id, rows)| json!({"id": id.map(|id| table.id(id)), "rows": rows})).collect()
+    };
+    let share = |side: usize| {
+        let rows = one.rows.get(side).copied().map_or(0.0, f64::from);
+        rows / f64::from(table.rows.total.max(1))
+    };
+    json!({
+        "id": one.id,
+        "condition": {"old": one.condition[0], "new": one.condition[1]},
+        "rows": {"old": one.rows[0], "new": one.rows[1]},
+        "share": {"old": share(0), "new": share(1)},
+        "fair_rows": {"old": one.fair[0], "new": one.fair[1]},
+        "gained": flows(&one.gained),
+        "lost": flows(&one.lost),
+    })
+}
+
+fn shape(shape: &Shape, table: &TableDiff) -> Value {
+    let load = |one: Option<(f64, u32)>| one.map(|(load, id)| json!({"id": table.id(id), "load": load}));
+    json!({
+        "rows": shape.rows,
+        "hop_lengths": shape.hop_lengths,
+        "overhead": {"usual": shape.overhead.0, "most": shape.overhead.1},
+        "mtu_left": USUAL_MTU.saturating_sub(shape.overhead.1),
+        "fullest": load(shape.fullest),
+        "emptiest": load(shape.emptiest),
+    })
+}
+
+fn failure(one: &crate::diff::Failure, table: &TableDiff) -> Value {
+    let (kind, id) = match &one.failed {
+        Failed::Backend(id) => ("backend", table.id(*id)),
+        Failed::Zone(zone) => ("zone", zone.as_str()),
+    };
+    let worst = one.worst.map(|(id, rows, load)| json!({"id": table.id(id), "rows": rows, "load": load}));
+    json!({"failed": kind, "id": id, "rows": one.rows, "heirs": one.heirs, "worst": worst})
+}

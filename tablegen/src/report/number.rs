@@ -1,0 +1,61 @@
+//! Numbers as people read them.
+
+/// Digits in groups of three: `65,536`.
+pub fn grouped(number: impl Into<u64>) -> String {
+    let digits = number.into().to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A change with its sign: `+719`, `−6,544`, `±0`.
+pub fn signed(before: u32, after: u32) -> String {
+    match after.checked_sub(before) {
+        Some(0) => "±0".to_owned(),
+        Some(more) => format!("+{}", grouped(more)),
+        None => format!("−{}", grouped(before.saturating_sub(after))),
+    }
+}
+
+/// A part of a whole in percent: `9.99 %`; a part too small to show is `< 0.01 %`.
+pub fn percent(part: f64, whole: f64) -> String {
+    let percent = if whole > 0.0 { part * 100.0 / whole } else { 0.0 };
+    if percent > 0.0 && percent < 0.005 { "< 0.01 %".to_owned() } else { format!("{percent:.2} %") }
+}
+
+/// Rows and their share: `6,544 (9.99 %)`; a bare 0 for none.
+pub fn rows(part: u32, whole: u32) -> String {
+    match part {
+        0 => "0".to_owned(),
+        part => format!("{} ({})", grouped(part), percent(part.into(), whole.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_stand_in_groups() {
+        let texts = [0u32, 7, 999, 1_000, 65_536, 4_194_304].map(grouped);
+        assert_eq!(texts, ["0", "7", "999", "1,000", "65,536", "4,194,304"]);
+    }
+
+    #[test]
+    fn changes_have_a_sign() {
+        assert_eq!([signed(5, 5), signed(0, 1_234), signed(6_544, 0)], ["±0", "+1,234", "−6,544"]);
+    }
+
+    #[test]
+    fn a_share_is_never_rounded_to_nothing() {
+        assert_eq!(percent(1.0, 65_536.0), "< 0.01 %");
+        assert_eq!(percent(0.0, 65_536.0), "0.00 %");
+        assert_eq!(percent(1.0, 0.0), "0.00 %");
+        assert_eq!(rows(6_544, 65_536), "6,544 (9.99 %)");
+    }
+}
