@@ -34,13 +34,40 @@ pub const fn mix(z: u64) -> u64 {
 /// ```
 #[inline]
 pub const fn hash_bytes(bytes: &[u8]) -> u64 {
-    let mut hash = FNV_OFFSET;
+    mix(fnv(FNV_OFFSET, bytes))
+}
+
+#[inline]
+const fn fnv(mut hash: u64, bytes: &[u8]) -> u64 {
     let mut rest = bytes;
     while let [octet, tail @ ..] = rest {
         hash = (hash ^ *octet as u64).wrapping_mul(FNV_PRIME);
         rest = tail;
     }
-    mix(hash)
+    hash
+}
+
+/// The beginning that many messages share, hashed once.
+///
+/// ```
+/// use common::hash::{Prefix, hash_bytes};
+/// assert_eq!(Prefix::new(b"user:").hash(b"42"), hash_bytes(b"user:42"));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Prefix(u64);
+
+impl Prefix {
+    /// Hashes the beginning.
+    #[inline]
+    pub const fn new(bytes: &[u8]) -> Self {
+        Self(fnv(FNV_OFFSET, bytes))
+    }
+
+    /// [`hash_bytes`] of the beginning followed by `rest`.
+    #[inline]
+    pub const fn hash(self, rest: &[u8]) -> u64 {
+        mix(fnv(self.0, rest))
+    }
 }
 
 /// A SipHash-2-4 key: secret, so it never shows in `Debug`.
@@ -92,17 +119,18 @@ impl fmt::Debug for SipKey {
     }
 }
 
+/// SipHash between two words of a message.
 #[derive(Clone, Copy)]
-struct SipState {
-    v0: u64,
-    v1: u64,
-    v2: u64,
-    v3: u64,
+pub(crate) struct SipState {
+    pub(crate) v0: u64,
+    pub(crate) v1: u64,
+    pub(crate) v2: u64,
+    pub(crate) v3: u64,
 }
 
 impl SipState {
     #[inline]
-    const fn new(key: SipKey) -> Self {
+    pub(crate) const fn new(key: SipKey) -> Self {
         Self {
             v0: key.k0 ^ 0x736f_6d65_7073_6575,
             v1: key.k1 ^ 0x646f_7261_6e64_6f6d,
@@ -134,7 +162,13 @@ impl SipState {
     }
 
     #[inline]
-    const fn finish(mut self) -> u64 {
+    pub(crate) const fn compressed(mut self, word: u64) -> Self {
+        self.compress(word);
+        self
+    }
+
+    #[inline]
+    pub(crate) const fn finish(mut self) -> u64 {
         self.v2 ^= 0xff;
         self.round();
         self.round();

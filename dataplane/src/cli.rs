@@ -4,7 +4,7 @@
 use clap::{Parser, Subcommand};
 use common::table::TableError;
 
-use crate::{config::ConfigError, redirect, replay};
+use crate::{config::ConfigError, director, redirect, replay};
 
 /// Refused, or over a limit that was set.
 pub const REFUSED: u8 = 1;
@@ -23,6 +23,8 @@ pub struct Cli {
 enum Command {
     Redirect(redirect::args::RedirectArgs),
     Replay(replay::Args),
+    Run(director::RunArgs),
+    Status(director::StatusArgs),
 }
 
 impl Cli {
@@ -34,6 +36,8 @@ impl Cli {
         match self.command {
             Command::Redirect(args) => args.run(),
             Command::Replay(args) => args.run(),
+            Command::Run(args) => args.run(),
+            Command::Status(args) => args.run(),
         }
     }
 }
@@ -41,8 +45,10 @@ impl Cli {
 /// 1 if what was given was read and refused, 2 for all else.
 #[must_use]
 pub fn exit_code(error: &anyhow::Error) -> u8 {
-    let refused = error
-        .chain()
-        .any(|e| e.is::<TableError>() || e.is::<ConfigError>() || e.is::<redirect::config::ConfigError>());
+    let refused = error.chain().any(|e| {
+        e.is::<TableError>()
+            || e.downcast_ref::<ConfigError>().is_some_and(|e| !e.is_unreadable())
+            || e.is::<redirect::config::ConfigError>()
+    });
     if refused { REFUSED } else { FAILED }
 }

@@ -3,6 +3,8 @@
 
 pub mod cli;
 pub mod config;
+pub mod control;
+pub mod director;
 pub mod io;
 #[cfg(feature = "demo")]
 pub mod lab;

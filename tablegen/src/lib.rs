@@ -9,6 +9,7 @@ pub mod cli;
 pub mod config;
 pub mod diff;
 pub mod generate;
+pub mod glb;
 pub mod report;
 pub mod store;
 pub mod summary;

@@ -43,9 +43,17 @@
 //! The logarithm is that of the `libm` crate, which is software and has the same bits on every CPU. Ties go to the
 //! greater id, never to the place in a list.
 
+mod bound;
+mod digests;
 mod ranker;
+mod scan;
+mod set;
+mod simd;
 
-pub use ranker::{NodeSet, Ranker};
+pub use digests::DigestSet;
+pub use ranker::Ranker;
+pub use set::NodeSet;
+pub use simd::Isa;
 
 use crate::hash::{hash_bytes, mix};
 use std::fmt;
@@ -114,10 +122,16 @@ pub const fn score(key_hash: u64, seed: u64) -> u64 {
 /// `u = 1`, whose logarithm is 0, and would rank last. So `u` is held below 1.
 #[inline]
 pub fn weighted_score(score: u64, weight: f64) -> f64 {
+    -weight / libm::log(unit(score))
+}
+
+/// `u`, the score as a number in (0, 1).
+#[inline]
+fn unit(score: u64) -> f64 {
     const BELOW_ONE: f64 = 1.0 - f64::EPSILON / 2.0;
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit a double exactly")]
     let u = ((score >> 11) as f64 + 0.5) * (1.0 / 9_007_199_254_740_992.0);
-    -weight / libm::log(u.min(BELOW_ONE))
+    u.min(BELOW_ONE)
 }
 
 /// Position of the node that owns `key`; none if there are no nodes.

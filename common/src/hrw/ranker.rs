@@ -1,67 +1,7 @@
 //! Rankings of many keys over one set of nodes.
 
-use super::{Node, score, weighted_score};
-
-/// Nodes laid out for scanning: in classes of equal weight, within a class by descending id.
-///
-/// That order makes ties resolve themselves: of equal scores the first one met has the greater id.
-#[derive(Clone, Debug)]
-pub struct NodeSet {
-    seeds: Vec<u64>,
-    slots: Vec<Slot>,
-    classes: Vec<Class>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    /// Position of the node in the list that was given.
-    node: usize,
-    /// The greater of two has the greater id.
-    id_rank: usize,
-}
-
-#[derive(Clone, Debug)]
-struct Class {
-    weight: f64,
-    start: usize,
-    end: usize,
-}
-
-impl NodeSet {
-    /// Lays out `nodes`; positions in the ranking refer to this list. `O(n log n)`.
-    pub fn new(nodes: &[Node]) -> Self {
-        let mut by_id: Vec<usize> = (0..nodes.len()).collect();
-        by_id.sort_by_key(|&at| nodes.get(at).map(Node::id));
-        let mut entries: Vec<(&Node, Slot)> = (by_id.iter().enumerate())
-            .filter_map(|(id_rank, &node)| Some((nodes.get(node)?, Slot { node, id_rank })))
-            .collect();
-        entries.sort_by(|(a, at_a), (b, at_b)| {
-            a.weight().total_cmp(&b.weight()).then(at_b.id_rank.cmp(&at_a.id_rank))
-        });
-        let mut classes: Vec<Class> = Vec::new();
-        for (at, (node, _)) in entries.iter().enumerate() {
-            match classes.last_mut() {
-                Some(class) if class.weight == node.weight() => class.end = at + 1,
-                _ => classes.push(Class { weight: node.weight(), start: at, end: at + 1 }),
-            }
-        }
-        Self {
-            seeds: entries.iter().map(|(node, _)| node.seed()).collect(),
-            slots: entries.iter().map(|(_, slot)| *slot).collect(),
-            classes,
-        }
-    }
-
-    /// Number of nodes.
-    pub fn len(&self) -> usize {
-        self.seeds.len()
-    }
-
-    /// Are there none?
-    pub fn is_empty(&self) -> bool {
-        self.seeds.is_empty()
-    }
-}
+use super::set::{Class, NodeSet};
+use super::{simd, weighted_score};
 
 /// Ranks one key after another, node by node, without allocating.
 ///
@@ -108,9 +48,7 @@ impl<'set> Ranker<'set> {
 
     /// Begins the ranking of the key whose [`hash_bytes`](crate::hash::hash_bytes) is `key_hash`.
     pub fn start(&mut self, key_hash: u64) {
-        for (cell, seed) in self.scores.iter_mut().zip(&self.set.seeds) {
-            *cell = score(key_hash, *seed);
-        }
+        simd::scores(self.set.isa, &self.set.seeds, key_hash, &mut self.scores);
         self.find_heads();
     }
 
@@ -148,9 +86,9 @@ impl<'set> Ranker<'set> {
 
     /// The best node of a class, or the best of those that come after `last`.
     fn head(&self, class: &Class, last: Option<Head>) -> Option<Head> {
-        let scores = self.scores.get(class.start..class.end)?;
+        let scores = self.scores.get(class.slots.clone())?;
         let mut best: Option<(usize, u64)> = None;
-        for (slot, &score) in (class.start..).zip(scores) {
+        for (slot, &score) in (class.slots.start..).zip(scores) {
             let eligible =
                 last.is_none_or(|last| score < last.score || (score == last.score && slot > last.slot));
             if eligible && best.is_none_or(|(_, highest)| score > highest) {
@@ -167,6 +105,7 @@ impl<'set> Ranker<'set> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Node, score};
     use super::*;
 
     /// Scores of four bits: most are tied, and every tie must go to the greater id.

@@ -119,6 +119,7 @@ impl Config {
     /// The first key that differs from `running` and takes a restart to change.
     pub fn needs_restart(&self, running: &Self) -> Option<&'static str> {
         let differs = [
+            ("table", self.table != running.table),
             ("interface", self.interface != running.interface),
             ("mode", self.mode != running.mode),
             ("workers", self.workers != running.workers),

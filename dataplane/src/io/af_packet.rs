@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Link, Moved, Outgoing, Received};
 use crate::sys::batch::{Batch, Sent};
-use crate::sys::packet::PacketSocket;
+use crate::sys::packet::{Fanout, PacketSocket};
 use crate::sys::ring::{Ring, Shape};
 
 /// One worker's ring and batch.
@@ -21,12 +21,9 @@ pub struct AfPacket {
 }
 
 impl AfPacket {
-    /// Opens a ring on an interface, as a member of a fanout group if there are several workers.
-    pub fn open(ifindex: u32, group: Option<u16>) -> io::Result<Self> {
-        let ring = Ring::open(ifindex, Shape::default())?;
-        if let Some(group) = group {
-            ring.socket().join_fanout(group)?;
-        }
+    /// Opens a ring on an interface, in a group if there are several workers.
+    pub fn open(ifindex: u32, group: Option<&mut Fanout>) -> io::Result<Self> {
+        let ring = Ring::open(ifindex, Shape::default(), group)?;
         let sender = PacketSocket::open()?;
         sender.bypass_qdisc()?;
         Ok(Self { ring, batch: Batch::new(ROOM), room: ROOM, sender })

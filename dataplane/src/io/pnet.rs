@@ -14,7 +14,7 @@ use pnet::{Channel, Config, DataLinkReceiver, DataLinkSender, NetworkInterface};
 
 use super::{Link, Moved, Outgoing, Received};
 use crate::sys::checksum;
-use crate::sys::packet::{OFFLOAD_HEADER, PacketSocket};
+use crate::sys::packet::{Fanout, OFFLOAD_HEADER, PacketSocket, unmute};
 use crate::sys::poll::readable;
 use crate::sys::ring::Offloads;
 
@@ -32,13 +32,14 @@ pub struct Pnet {
 }
 
 impl Pnet {
-    /// Opens a channel on an interface, as a member of a fanout group if there are several workers.
-    pub fn open(name: &str, group: Option<u16>) -> io::Result<Self> {
+    /// Opens a channel on an interface, in a group if there are several workers.
+    pub fn open(name: &str, group: Option<&mut Fanout>) -> io::Result<Self> {
         let interface = find(name)?;
         let socket = PacketSocket::open()?;
         socket.ignore_outgoing()?;
         socket.report_offloads()?;
         socket.set_receive_buffer(RECEIVE_BUFFER)?;
+        socket.mute()?;
         let waiting = socket.as_fd().try_clone_to_owned()?;
         let config = Config {
             read_buffer_size: LARGEST_FRAME,
@@ -46,12 +47,13 @@ impl Pnet {
             read_timeout: Some(Duration::ZERO),
             promiscuous: false,
             socket_fd: Some(socket.into_fd().into_raw_fd()),
-            linux_fanout: group.map(fanout),
             ..Config::default()
         };
         let Channel::Ethernet(sender, receiver) = pnet::channel(&interface, config)? else {
             return Err(io::ErrorKind::Unsupported.into());
         };
+        group.map_or(Ok(()), |group| group.join(waiting.as_fd()))?;
+        unmute(waiting.as_fd())?;
         let out = vec![0; OFFLOAD_HEADER + ROOM];
         Ok(Self {
             ifindex: interface.index,
@@ -147,11 +149,6 @@ fn find(name: &str) -> io::Result<NetworkInterface> {
         .into_iter()
         .find(|interface| interface.name == name)
         .ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
-}
-
-fn fanout(group: u16) -> pnet::FanoutOption {
-    let fanout_type = pnet::FanoutType::HASH;
-    pnet::FanoutOption { group_id: group, fanout_type, defrag: false, rollover: false }
 }
 
 /// Nothing to read: `pnet` says so by its own time-out or by the kernel's error.

@@ -91,6 +91,11 @@ impl Resolver {
         })
     }
 
+    /// Pins another address, or none.
+    pub fn pin(&mut self, mac: Option<[u8; 6]>) {
+        self.pinned = mac;
+    }
+
     /// The next hops of all backends as of now, in their order. An error means that the kernel does not answer.
     pub fn resolve(
         &mut self,

@@ -57,13 +57,15 @@ impl PacketSocket {
         self.set(libc::PACKET_VNET_HDR, 1)
     }
 
-    /// Joins the group of sockets among which the kernel spreads frames by flow. Call it after `bind`.
-    ///
-    /// `group` is 16 bits wide and shared by a network namespace. Without PACKET_FANOUT_FLAG_DEFRAG: fragments
-    /// must reach the director as they were sent.
-    pub fn join_fanout(&self, group: u16) -> io::Result<()> {
-        let value = u32::from(group) | libc::PACKET_FANOUT_HASH << 16;
-        set_option(self.as_fd(), libc::SOL_PACKET, libc::PACKET_FANOUT, &value)
+    /// Lets no frame in until [`PacketSocket::unmute`]. A socket that is bound and not yet in its group would get
+    /// every frame, and each would be forwarded twice.
+    pub fn mute(&self) -> io::Result<()> {
+        mute(self.as_fd())
+    }
+
+    /// Lets frames in.
+    pub fn unmute(&self) -> io::Result<()> {
+        unmute(self.as_fd())
     }
 
     /// How much the kernel buffers for a socket without a ring. Octets; the kernel caps it.
@@ -121,6 +123,58 @@ impl AsFd for PacketSocket {
         self.0.as_fd()
     }
 }
+
+/// A group of sockets among which the kernel spreads frames by flow. Its number is the kernel's choice, so that two
+/// directors on one host never share a group.
+#[derive(Debug, Default)]
+pub struct Fanout(Option<u16>);
+
+impl Fanout {
+    /// Adds a bound socket. Without PACKET_FANOUT_FLAG_DEFRAG: fragments must arrive as they were sent.
+    pub fn join(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let group = self.0.map_or(libc::PACKET_FANOUT_FLAG_UNIQUEID << 16, u32::from);
+        let value = group | libc::PACKET_FANOUT_HASH << 16;
+        set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &value)?;
+        if self.0.is_none() {
+            self.0 = Some(fanout_group(socket)?);
+        }
+        Ok(())
+    }
+}
+
+/// The number of the group that a socket is in.
+fn fanout_group(socket: BorrowedFd<'_>) -> io::Result<u16> {
+    let mut value = 0_u32;
+    let mut len = socklen::<u32>();
+    // SAFETY: the kernel writes at most `len` octets, and `value` has that many.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_FANOUT,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    };
+    check(result)?;
+    u16::try_from(value & 0xffff).map_err(io::Error::other)
+}
+
+/// See [`PacketSocket::mute`].
+fn mute(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // One instruction: accept 0 octets.
+    let mut nothing = libc::sock_filter { code: BPF_RET, jt: 0, jf: 0, k: 0 };
+    let program = libc::sock_fprog { len: 1, filter: &raw mut nothing };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// See [`PacketSocket::unmute`].
+pub fn unmute(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0_i32)
+}
+
+/// BPF_RET | BPF_K (linux/bpf_common.h).
+const BPF_RET: u16 = 0x06;
 
 /// The kernel's count for a packet socket, which asking clears.
 pub fn arrivals(socket: BorrowedFd<'_>) -> io::Result<Arrivals> {

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod capture;
 mod redirect;
 
 /// May this process make namespaces? Says so if not.

@@ -2,8 +2,8 @@
 
 use crate::config::Config;
 use crate::generate::{self, History};
-use crate::store;
 use crate::summary::Summary;
+use crate::{glb, store};
 use anyhow::Context as _;
 use common::table::ForwardingTable;
 use std::num::NonZero;
@@ -46,19 +46,39 @@ impl Args {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let config = Config::load(&self.config)?;
         super::warn(&config.warnings);
+        let threads = self.threads.map_or(0, NonZero::get);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+        let (octets, table) = pool.install(|| match self.format {
+            Format::Native => self.native(&config),
+            Format::Glb => self.glb(&config),
+        })?;
+        store::write(&self.output, &octets)
+            .with_context(|| format!("cannot write {}", self.output.display()))?;
+        self.report(&table)
+    }
+
+    fn native(&self, config: &Config) -> anyhow::Result<(Vec<u8>, ForwardingTable)> {
         let previous = self.previous.as_deref().map(store::load).transpose()?;
         let history = match &previous {
             None => History::None,
             Some(parent) if self.settle => History::Settled(parent),
             Some(parent) => History::Parent(parent),
         };
-        let threads = self.threads.map_or(0, NonZero::get);
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-        let generated = pool.install(|| generate::generate(&config.tables, history))?;
+        let generated = generate::generate(&config.tables, history)?;
         super::warn(&generated.warnings);
-        store::write(&self.output, &generated.table.encode())
-            .with_context(|| format!("cannot write {}", self.output.display()))?;
-        self.report(&generated.table)
+        Ok((generated.table.encode(), generated.table))
+    }
+
+    fn glb(&self, config: &Config) -> anyhow::Result<(Vec<u8>, ForwardingTable)> {
+        // A usage error, and so not one of the configuration.
+        anyhow::ensure!(
+            self.previous.is_none(),
+            "--previous means nothing to --format glb, which keeps no history"
+        );
+        let exported = glb::export(&config.tables)?;
+        super::warn(&exported.warnings);
+        let table = ForwardingTable::read(&exported.octets)?;
+        Ok((exported.octets, table))
     }
 
     fn report(&self, table: &ForwardingTable) -> anyhow::Result<ExitCode> {

@@ -6,8 +6,10 @@
 mod build;
 mod check;
 mod diff;
+mod import;
 
 use crate::config::ConfigError;
+use crate::glb::{ExportError, ImportError};
 use crate::store::LoadError;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -26,6 +28,8 @@ enum Command {
     Build(build::Args),
     /// Say whether a configuration makes sense, and what it holds
     Check(check::Args),
+    /// Take over a configuration of GLB Director
+    Import(import::Args),
     /// Show what changes from one table to the next, and whether it is safe
     Diff(diff::Args),
 }
@@ -36,6 +40,7 @@ impl Cli {
         match self.command {
             Command::Build(args) => args.run(),
             Command::Check(args) => args.run(),
+            Command::Import(args) => args.run(),
             Command::Diff(args) => args.run(),
         }
     }
@@ -47,6 +52,8 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
         matches!(cause.downcast_ref(), Some(ConfigError::Refused { .. }))
             || matches!(cause.downcast_ref(), Some(LoadError::Table { .. }))
             || cause.is::<common::table::TableError>()
+            || cause.is::<ExportError>()
+            || cause.is::<ImportError>()
     });
     if refused { 1 } else { 2 }
 }

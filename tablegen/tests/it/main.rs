@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod diff;
+mod glb;
+mod hops;
+mod rollout;
 mod slow;
 mod support;
 mod tables;

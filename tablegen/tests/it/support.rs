@@ -11,7 +11,6 @@ use tablegen::generate::{History, generate};
 /// The seed of the vectors.
 pub(crate) const SEED: Seed = Seed([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
 
-#[expect(dead_code, reason = "used by tests to come")]
 /// Backends of these ids, in this order.
 pub(crate) fn backends(ids: &[&str]) -> Vec<Backend> {
     let numbered = ids.iter().zip(1u8..);

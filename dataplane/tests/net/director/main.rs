@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod host;
 mod namespace;
 mod ring;
 mod route;
+mod run;

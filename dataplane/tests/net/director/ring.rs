@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dataplane::sys::batch::{Batch, Sent};
 use dataplane::sys::interface::{Interface, Offload};
-use dataplane::sys::packet::PacketSocket;
+use dataplane::sys::packet::{Fanout, PacketSocket};
 use dataplane::sys::ring::{Ring, Shape};
 
 use crate::namespace::{Peer, cable, cable_to, ip, isolated};
@@ -67,7 +67,7 @@ fn every_frame_arrives_once_and_in_order_while_the_ring_goes_round() {
         cable("left", "right");
         // 8 × 16 KiB hold about 500 of these frames: 5,000 go round ten times.
         let shape = Shape { block_len: 16 << 10, blocks: 8, retire_millis: 1 };
-        let mut ring = Ring::open(Interface::named("right").unwrap().index, shape).unwrap();
+        let mut ring = Ring::open(Interface::named("right").unwrap().index, shape, None).unwrap();
         let to = Interface::named("left").unwrap().index;
         let frames: Vec<_> = (0..5000).map(|number| frame(number, 60 + number as usize % 90)).collect();
         let mut seen = Vec::new();
@@ -104,7 +104,7 @@ fn a_host_does_not_see_what_it_sends_itself() {
     isolated(|| {
         cable("left", "right");
         let end = Interface::named("right").unwrap().index;
-        let mut ring = Ring::open(end, Shape::default()).unwrap();
+        let mut ring = Ring::open(end, Shape::default(), None).unwrap();
         send(&[frame(1, 60)], end);
         send(&[frame(2, 60)], Interface::named("left").unwrap().index);
         assert_eq!(drain(&mut ring), [frame(2, 60)]);
@@ -115,7 +115,7 @@ fn a_host_does_not_see_what_it_sends_itself() {
 fn vlan_tags_are_seen_as_they_were_sent() {
     isolated(|| {
         cable("left", "right");
-        let mut ring = Ring::open(Interface::named("right").unwrap().index, Shape::default()).unwrap();
+        let mut ring = Ring::open(Interface::named("right").unwrap().index, Shape::default(), None).unwrap();
         let plain = frame(1, 60);
         let one = [&plain[..12], &[0x81, 0, 0x60, 7], &plain[12..]].concat();
         send(&[one.clone(), plain.clone()], Interface::named("left").unwrap().index);
@@ -127,7 +127,7 @@ fn vlan_tags_are_seen_as_they_were_sent() {
 fn a_frame_longer_than_the_mtu_is_refused_alone() {
     isolated(|| {
         cable("left", "right");
-        let mut ring = Ring::open(Interface::named("right").unwrap().index, Shape::default()).unwrap();
+        let mut ring = Ring::open(Interface::named("right").unwrap().index, Shape::default(), None).unwrap();
         let to = Interface::named("left").unwrap().index;
         let sent = send(&[frame(1, 60), frame(2, 1600), frame(3, 60)], to);
         assert_eq!(sent, Sent { frames: 2, congested: 0, refused: 1 });
@@ -140,10 +140,8 @@ fn frames_are_spread_over_a_fanout_group_and_none_comes_twice() {
     isolated(|| {
         cable("left", "right");
         let end = Interface::named("right").unwrap().index;
-        let mut rings = [(); 2].map(|()| Ring::open(end, Shape::default()).unwrap());
-        for ring in &rings {
-            ring.socket().join_fanout(7).unwrap();
-        }
+        let mut group = Fanout::default();
+        let mut rings = [(); 2].map(|()| Ring::open(end, Shape::default(), Some(&mut group)).unwrap());
         let frames: Vec<_> = (0..100).map(|number| frame(number, 60)).collect();
         send(&frames, Interface::named("left").unwrap().index);
         let mut seen: Vec<_> = rings.iter_mut().flat_map(drain).collect();
@@ -164,7 +162,7 @@ fn an_unfinished_checksum_is_finished() {
             assert!(Offload::TxChecksum.is_on("far").unwrap(), "the case that is tested");
             UdpSocket::bind("192.0.2.2:4000").unwrap()
         });
-        let mut ring = Ring::open(Interface::named("near").unwrap().index, Shape::default()).unwrap();
+        let mut ring = Ring::open(Interface::named("near").unwrap().index, Shape::default(), None).unwrap();
         far.send_to(b"an odd payload!", "192.0.2.1:5000").unwrap();
         let mut seen = 0;
         for _ in 0..100 {

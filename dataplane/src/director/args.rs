@@ -1,0 +1,79 @@
+//! `dataplane run` and `dataplane status`: what was typed.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use super::Director;
+use crate::config::Config;
+use crate::control::{self, Format};
+
+/// Encapsulates clients' packets for the backends of a forwarding table
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    /// Configuration, for example configs/dataplane.yaml
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Check the configuration and the table, and stop
+    #[arg(long)]
+    check: bool,
+    /// Take over a table that is older than the running one
+    #[arg(long)]
+    allow_rollback: bool,
+    /// Print the counters as JSON (on SIGUSR1 and at the end)
+    #[arg(long)]
+    json: bool,
+}
+
+impl RunArgs {
+    /// Runs until SIGTERM or SIGINT.
+    ///
+    /// # Errors
+    /// If the configuration or the table is refused, or the system says no.
+    pub fn run(&self) -> anyhow::Result<()> {
+        if self.check {
+            return Director::check(&self.config);
+        }
+        Director::start(&self.config, self.allow_rollback, self.json)?.run()
+    }
+}
+
+/// Shows what a running director or redirector counted
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("whom").required(true))]
+pub struct StatusArgs {
+    /// Its configuration, which says where it listens
+    #[arg(long, value_name = "FILE", group = "whom")]
+    config: Option<PathBuf>,
+    /// Its control socket
+    #[arg(long, value_name = "SOCKET", group = "whom")]
+    control: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl StatusArgs {
+    /// Asks and prints.
+    ///
+    /// # Errors
+    /// If nobody answers there.
+    pub fn run(&self) -> anyhow::Result<()> {
+        let path = match (&self.control, &self.config) {
+            (Some(path), _) => path.clone(),
+            (None, Some(config)) => of(config)?,
+            (None, None) => anyhow::bail!("neither --config nor --control"),
+        };
+        let format = if self.json { Format::Json } else { Format::Text };
+        let answer = control::ask(&path, format)
+            .with_context(|| format!("{}: nobody answers, is it running?", path.display()))?;
+        print!("{answer}");
+        Ok(())
+    }
+}
+
+fn of(config: &Path) -> anyhow::Result<PathBuf> {
+    Config::load(config)?.control.with_context(|| {
+        format!("{}: control: found nothing, allowed: the path of a socket", config.display())
+    })
+}

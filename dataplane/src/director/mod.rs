@@ -1,0 +1,289 @@
+//! `dataplane run`: a director. It takes clients' packets from an interface and sends each, encapsulated, to the
+//! backend that the forwarding table names.
+//!
+//! ```text
+//!  interface ─► worker 0 ─► pipeline ─► next hop          table file ──┐ changed, SIGHUP
+//!           ├─► worker 1 ─► pipeline ─► next hop          routes ──────┤ changed (netlink)
+//!           ┊        ▲ one plan, swapped as a whole                    ▼
+//!           ┊        └──────────────────────────────── control loop ◄── events ◄── signals, inotify, netlink
+//! ```
+//!
+//! - The kernel spreads frames over the workers by flow (PACKET_FANOUT); they share nothing that they write.
+//! - A plan is a table with the next hops of its backends. The control loop makes a new one when either changes and
+//!   publishes it with one store; workers look between batches.
+//! - A table that cannot be read, or is older than the running one, changes nothing and is told.
+//!
+//! What the host must be: the kernel gets every packet too, since a packet socket only copies. The VIPs are no
+//! addresses of the host and it does not forward (`net.ipv4.ip_forward`, `net.ipv6.conf.all.forwarding`), so it drops
+//! them without a word: no reset, no ICMP. `run` looks and warns. That is also why "pass" takes no action here.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use arc_swap::ArcSwap;
+use crossbeam::channel;
+
+pub use self::args::{RunArgs, StatusArgs};
+use self::events::{Event, Sources};
+use self::offloads::OffloadGuard;
+use self::plan::{Plan, Settings};
+use self::supervise::Supervisor;
+use self::tally::{Board, Identity};
+use self::worker::Shared;
+use crate::config::{Config, Mode, Offloads};
+use crate::control::{Control, Format};
+use crate::io::af_packet::AfPacket;
+use crate::io::pnet::Pnet;
+use crate::route::{Egress, Monitor, Resolver};
+use crate::sys::capability::{Capability, missing};
+use crate::sys::inotify::Watch;
+use crate::sys::interface::Interface;
+use crate::sys::packet::{Fanout, SelfSender};
+use crate::sys::signal::Signals;
+use crate::sys::thread;
+
+mod args;
+mod events;
+mod limiter;
+mod offloads;
+mod plan;
+mod supervise;
+mod tally;
+mod worker;
+
+/// A director with all that it needs, not yet forwarding.
+#[derive(Debug)]
+pub struct Director {
+    config: Config,
+    links: Vec<Driver>,
+    cpus: Vec<usize>,
+    own: SelfSender,
+    shared: Shared,
+    sources: Sources,
+    supervisor: Supervisor,
+    control: Option<Control>,
+    /// Last, so that offloads come back when everything else has ended.
+    _offloads: Option<OffloadGuard>,
+}
+
+#[derive(Debug)]
+enum Driver {
+    AfPacket(Box<AfPacket>),
+    Pnet(Box<Pnet>),
+}
+
+impl Director {
+    /// Reads what a director would read, and stops.
+    ///
+    /// # Errors
+    /// If the configuration or the table is refused.
+    pub fn check(config: &Path) -> anyhow::Result<()> {
+        let config = Config::load(config)?;
+        let table = plan::read(&config.table)?;
+        println!("{}: {}", config.table.display(), plan::name(&table));
+        Ok(())
+    }
+
+    /// Opens everything. Signals are blocked for the calling thread from here on.
+    ///
+    /// # Errors
+    /// If the configuration or the table is refused, or the system says no.
+    pub fn start(config_path: &Path, allow_rollback: bool, json: bool) -> anyhow::Result<Self> {
+        let config = Config::load(config_path)?;
+        let table = plan::read(&config.table)?;
+        privileges()?;
+        let signals = Signals::block().context("signals")?;
+        let interface = Interface::named(&config.interface).with_context(|| config.interface.clone())?;
+        anyhow::ensure!(interface.up, "{0} is down: ip link set {0} up", config.interface);
+        // Subscribed before the first look, so that nothing is missed between.
+        let monitor = Monitor::open().context("netlink")?;
+        let pinned = config.underlay.gateway_mac.map(|mac| mac.0);
+        let mut resolver = Resolver::open(pinned).context("netlink")?;
+        let vips: Vec<IpAddr> = table.binds().iter().map(|(bind, _)| bind.prefix.address()).collect();
+        warn_about_host(&vips, &mut resolver)?;
+        let plan = Arc::new(Plan::new(table, 0, settings(&config), &mut resolver)?);
+        let offloads = offloads(&config)?;
+        let cpus = thread::allowed_cpus().context("CPUs")?;
+        let workers = config.workers.map_or(cpus.len(), usize::from).max(1);
+        let links = open_links(&config, interface.index, workers)?;
+        let control = config.control.as_deref().map(bind_control).transpose()?;
+        let mut watch = Watch::open().context("inotify")?;
+        let folder = folder(&config.table);
+        watch.folder(folder).with_context(|| folder.display().to_string())?;
+        // What changed before was read above, or is not wanted.
+        watch.changed().context("inotify")?;
+        let identity = Identity { interface: interface.name, mode: config.mode.name(), workers };
+        Ok(Self {
+            links,
+            cpus,
+            own: SelfSender::open().context("raw sockets")?,
+            shared: Shared {
+                board: Board::new(workers, &plan),
+                plan: ArcSwap::new(plan),
+                stop: AtomicBool::new(false),
+                ifindex: interface.index,
+            },
+            sources: Sources { signals, watch, monitor },
+            supervisor: Supervisor::new(
+                config_path,
+                config.clone(),
+                resolver,
+                identity,
+                allow_rollback,
+                json,
+            ),
+            control,
+            _offloads: offloads,
+            config,
+        })
+    }
+
+    /// Forwards until SIGTERM or SIGINT.
+    ///
+    /// # Errors
+    /// If a worker cannot go on.
+    pub fn run(self) -> anyhow::Result<()> {
+        let Self { config, links, cpus, own, shared, sources, supervisor, control, _offloads } = self;
+        let (sender, events) = channel::bounded(64);
+        supervisor.introduce(&config, &shared);
+        let outcome = crossbeam::thread::scope(|scope| {
+            let (shared, supervisor, own) = (&shared, &supervisor, &own);
+            for (number, link) in links.into_iter().enumerate() {
+                let sender = sender.clone();
+                let cpu = cpus.get(number % cpus.len().max(1)).copied();
+                scope.spawn(move |_| report(&sender, "worker", pinned(cpu, number, link, own, shared)));
+            }
+            if let Some(control) = &control {
+                let sender = sender.clone();
+                let answer = |format| supervisor.report(shared, format == Format::Json);
+                scope.spawn(move |_| report(&sender, "control socket", control.serve(&shared.stop, answer)));
+            }
+            scope.spawn(move |_| report(&sender, "events", sources.watch(&sender, &shared.stop)));
+            let outcome = supervisor.run(&events, shared);
+            shared.stop.store(true, Ordering::Relaxed);
+            // Senders that wait for room in the channel must not wait for ever.
+            drop(events);
+            outcome
+        });
+        let outcome = outcome.map_err(|_| anyhow::anyhow!("a thread panicked"))?;
+        show(&supervisor.report(&shared, supervisor.json()));
+        outcome
+    }
+}
+
+/// Tells the control loop that a thread ended by an error.
+fn report(sender: &channel::Sender<Event>, who: &'static str, outcome: io::Result<()>) {
+    if let Err(error) = outcome {
+        // The control loop may have ended first.
+        drop(sender.send(Event::Failed(who, error)));
+    }
+}
+
+fn pinned(
+    cpu: Option<usize>,
+    number: usize,
+    link: Driver,
+    own: &SelfSender,
+    shared: &Shared,
+) -> io::Result<()> {
+    if let Some(Err(error)) = cpu.map(thread::pin) {
+        say(format_args!("worker {number} is not bound to a CPU: {error}"));
+    }
+    match link {
+        Driver::AfPacket(link) => worker::work(number, *link, own, shared),
+        Driver::Pnet(link) => worker::work(number, *link, own, shared),
+    }
+}
+
+fn privileges() -> anyhow::Result<()> {
+    let missing = missing(&[Capability::NetRaw, Capability::NetAdmin]).context("/proc/self/status")?;
+    let names: Vec<_> = missing.iter().map(ToString::to_string).collect();
+    anyhow::ensure!(
+        missing.is_empty(),
+        "a director needs CAP_NET_RAW (frames) and CAP_NET_ADMIN (offloads, neighbours) and lacks {}: run it as root, or \
+         `setcap cap_net_raw,cap_net_admin+ep dataplane`, or AmbientCapabilities= in its unit",
+        names.join(" and ")
+    );
+    Ok(())
+}
+
+fn offloads(config: &Config) -> anyhow::Result<Option<OffloadGuard>> {
+    let interface = &config.interface;
+    match config.offloads {
+        Offloads::Off => {
+            let guard = OffloadGuard::switch_off(interface);
+            Ok(Some(guard.with_context(|| format!("{interface}: switching GRO and LRO off"))?))
+        }
+        Offloads::Keep => {
+            for offload in offloads::on(interface) {
+                let name = offload.name();
+                say(format_args!("{interface}: {name} is on: frames that it merges are dropped (`merged`)"));
+            }
+            Ok(None)
+        }
+    }
+}
+
+fn open_links(config: &Config, ifindex: u32, workers: usize) -> anyhow::Result<Vec<Driver>> {
+    let mut fanout = Fanout::default();
+    let mut open = || {
+        let group = (workers > 1).then_some(&mut fanout);
+        io::Result::Ok(match config.mode {
+            Mode::AfPacket => Driver::AfPacket(Box::new(AfPacket::open(ifindex, group)?)),
+            Mode::Pnet => Driver::Pnet(Box::new(Pnet::open(&config.interface, group)?)),
+        })
+    };
+    let links: io::Result<Vec<_>> = (0..workers).map(|_| open()).collect();
+    links.with_context(|| format!("{}: packet socket ({})", config.interface, config.mode.name()))
+}
+
+fn bind_control(path: &Path) -> anyhow::Result<Control> {
+    Control::bind(path).with_context(|| format!("control: {}", path.display()))
+}
+
+/// The host's own stack sees all packets too. It must have nothing to say about them.
+fn warn_about_host(vips: &[IpAddr], resolver: &mut Resolver) -> anyhow::Result<()> {
+    let hops = resolver.resolve(vips.iter().copied()).context("netlink")?;
+    for (vip, hop) in vips.iter().zip(hops) {
+        if hop.is_ok_and(|hop| hop.egress == Egress::Local) {
+            say(format_args!(
+                "VIP {vip} is an address of this host, which answers its packets too: remove it"
+            ));
+        }
+    }
+    for switch in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+        let path = Path::new("/proc/sys/net").join(switch);
+        if fs::read_to_string(&path).is_ok_and(|text| text.trim() != "0") {
+            say(format_args!(
+                "{} is on: the host may forward clients' packets a second time",
+                path.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn settings(config: &Config) -> Settings {
+    Settings { underlay: config.underlay, too_big_per_second: config.too_big_per_second }
+}
+
+/// The folder that a file lies in.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Tells the operator. Nobody listening is no reason to stop forwarding, so it does not panic as `eprintln!` does.
+fn say(what: fmt::Arguments<'_>) {
+    drop(writeln!(io::stderr(), "director: {what}"));
+}
+
+/// Prints counters; as [`say`].
+fn show(report: &str) {
+    drop(io::stdout().write_all(report.as_bytes()));
+}

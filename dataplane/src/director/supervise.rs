@@ -1,0 +1,229 @@
+//! The control loop: takes over tables, follows routes, answers signals. It is the only one to publish plans.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{Receiver, RecvTimeoutError};
+
+use super::events::Event;
+use super::plan::{self, Plan};
+use super::tally::{History, Identity, Report};
+use super::worker::Shared;
+use super::{say, settings, show};
+use crate::config::Config;
+use crate::route::Resolver;
+use crate::sys::signal::Signal;
+
+/// What the control loop knows.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    identity: Identity,
+    allow_rollback: bool,
+    json: bool,
+    config_path: PathBuf,
+    history: Mutex<History>,
+    /// Locked by the loop for as long as it runs.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    config: Config,
+    resolver: Resolver,
+    refreshed: Instant,
+}
+
+/// How long a backend without a next hop waits to be looked at again, if nothing happens before.
+const TICK: Duration = Duration::from_secs(1);
+/// How often neighbours in use are checked: as often as the kernel takes a reachable one to be so
+/// (base_reachable_time, 30 s), less some.
+const REFRESH: Duration = Duration::from_secs(20);
+
+impl Supervisor {
+    pub(crate) fn new(
+        config_path: &Path,
+        config: Config,
+        resolver: Resolver,
+        identity: Identity,
+        allow_rollback: bool,
+        json: bool,
+    ) -> Self {
+        Self {
+            identity,
+            allow_rollback,
+            json,
+            config_path: config_path.to_owned(),
+            history: Mutex::default(),
+            state: Mutex::new(State { config, resolver, refreshed: Instant::now() }),
+        }
+    }
+
+    pub(crate) fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Says what runs, once.
+    pub(crate) fn introduce(&self, config: &Config, shared: &Shared) {
+        let plan = shared.plan.load();
+        let Identity { interface, mode, workers } = &self.identity;
+        let (table, path) = (plan.name(), config.table.display());
+        say(format_args!("{interface}, {mode}, {workers} workers; table {table} from {path}"));
+        for at in plan.pipeline.mixed_tables() {
+            if let Some(table) = plan.pipeline.forwarding().tables().get(at) {
+                say(format_args!(
+                    "table {}: backends of both families; a packet carries hops of its primary's family only",
+                    table.name
+                ));
+            }
+        }
+        tell_unresolved(&plan, &[]);
+    }
+
+    /// The counters as text or JSON.
+    pub(crate) fn report(&self, shared: &Shared, json: bool) -> String {
+        let plan = shared.plan.load_full();
+        let report = Report::new(&self.identity, lock(&self.history).clone(), &plan, &shared.board.totals());
+        if json {
+            serde_json::to_string(&report).map_or_else(|error| format!("{error}\n"), |json| json + "\n")
+        } else {
+            report.to_string()
+        }
+    }
+
+    /// Handles events until it is told to stop.
+    pub(crate) fn run(&self, events: &Receiver<Event>, shared: &Shared) -> anyhow::Result<()> {
+        let mut state = lock(&self.state);
+        loop {
+            let first = match events.recv_timeout(TICK) {
+                Ok(event) => Some(event),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => anyhow::bail!("all threads ended"),
+            };
+            let mut stale = first.is_none() && !shared.plan.load().unresolved.is_empty();
+            // Routes are looked at once for all events that came together.
+            for event in first.into_iter().chain(events.try_iter()) {
+                match event {
+                    Event::Signal(Signal::Stop) => return Ok(()),
+                    Event::Signal(Signal::Report) => show(&self.report(shared, self.json)),
+                    Event::Signal(Signal::Reload) => self.reload(&mut state, shared),
+                    Event::Files(names) => {
+                        let table = state.config.table.file_name().unwrap_or(OsStr::new(""));
+                        if names.iter().any(|name| name == table) {
+                            self.take_table(&mut state, shared);
+                        }
+                    }
+                    Event::Network(changes) => stale |= changes.concern(&state.resolver),
+                    Event::Failed(who, error) => anyhow::bail!("{who}: {error}"),
+                }
+            }
+            if stale {
+                self.reroute(&mut state, shared);
+            }
+            refresh(&mut state);
+        }
+    }
+
+    /// SIGHUP: the configuration, then the table.
+    fn reload(&self, state: &mut State, shared: &Shared) {
+        let config = match Config::load(&self.config_path) {
+            Ok(config) => config,
+            Err(error) => return self.refuse(&error),
+        };
+        if let Some(key) = config.needs_restart(&state.config) {
+            return self.refuse(&format_args!(
+                "{}: {key} cannot change while the director runs: restart it",
+                self.config_path.display()
+            ));
+        }
+        if config != state.config {
+            state.resolver.pin(config.underlay.gateway_mac.map(|mac| mac.0));
+            state.config = config;
+            say(format_args!("{} taken over", self.config_path.display()));
+            self.reroute(state, shared);
+        }
+        self.take_table(state, shared);
+    }
+
+    /// Reads the table and publishes it, or says why not.
+    fn take_table(&self, state: &mut State, shared: &Shared) {
+        let running = shared.plan.load_full();
+        let table = match plan::read(&state.config.table) {
+            Ok(table) => table,
+            Err(error) => return self.keep(&running, error),
+        };
+        let (old, new) = (running.pipeline.forwarding(), &table);
+        if new.digest() == old.digest() {
+            return;
+        }
+        if new.generation() < old.generation() && !self.allow_rollback {
+            return self.refuse(&format_args!(
+                "{}: {} is older than the running {}, which stays; --allow-rollback permits it",
+                state.config.table.display(),
+                plan::name(new),
+                running.name()
+            ));
+        }
+        match Plan::new(table, running.serial + 1, settings(&state.config), &mut state.resolver) {
+            Ok(plan) => {
+                say(format_args!("table {} replaces {}", plan.name(), running.name()));
+                tell_unresolved(&plan, &running.unresolved);
+                shared.plan.store(Arc::new(plan));
+                lock(&self.history).swaps += 1;
+            }
+            Err(error) => self.keep(&running, error),
+        }
+    }
+
+    fn keep(&self, running: &Plan, error: plan::PlanError) {
+        let error = anyhow::Error::from(error);
+        self.refuse(&format_args!("table {} stays: {error:#}", running.name()));
+    }
+
+    fn refuse(&self, why: &dyn std::fmt::Display) {
+        say(format_args!("refused: {why}"));
+        let mut history = lock(&self.history);
+        history.refused += 1;
+        history.last_refusal = Some(why.to_string());
+    }
+
+    /// Looks at the network again. Only what differs is published.
+    fn reroute(&self, state: &mut State, shared: &Shared) {
+        let running = shared.plan.load_full();
+        match running.reroute(settings(&state.config), &mut state.resolver) {
+            Ok(plan) if plan.forwards_as(&running) => {}
+            Ok(plan) => {
+                tell_unresolved(&plan, &running.unresolved);
+                shared.plan.store(Arc::new(plan));
+            }
+            Err(error) => say(format_args!("routes stay as they were: {error}")),
+        }
+    }
+}
+
+/// Keeps the neighbours that are in use from going stale.
+fn refresh(state: &mut State) {
+    if state.refreshed.elapsed() < REFRESH {
+        return;
+    }
+    state.refreshed = Instant::now();
+    if let Err(error) = state.resolver.refresh() {
+        say(format_args!("neighbours are not refreshed: {error}"));
+    }
+}
+
+/// Tells which backends lost or found their next hop.
+fn tell_unresolved(plan: &Plan, before: &[(std::net::IpAddr, crate::route::Unresolved)]) {
+    for (address, why) in plan.unresolved.iter().filter(|one| !before.contains(one)) {
+        say(format_args!("backend {address} gets no packets: {why}"));
+    }
+    let is_unresolved = |address| plan.unresolved.iter().any(|(other, _)| other == address);
+    for (address, _) in before.iter().filter(|(address, _)| !is_unresolved(address)) {
+        say(format_args!("backend {address} gets packets again"));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,310 @@
+//! A director in a namespace of its own, a client's cable on one side and the backends' on the other.
+//!
+//! ```text
+//!  client ns          director ns (the test's thread)              backends ns
+//!  client ──────────── front                    back ──────────────── far
+//!  192.0.2.2           192.0.2.1           10.0.0.1                   10.0.0.2 (gateway), .11, .12, …
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use common::backend::Backend;
+use common::bind::{Bind, PortRange, Prefix, Protocol};
+use common::flow::{FlowKey, HashFields};
+use common::hash::SipKey;
+use common::table::{ForwardingTable, Lists, Ranking, Seed, Table};
+use dataplane::control::{Format, ask};
+use dataplane::sys::batch::{BATCH, Batch};
+use dataplane::sys::interface::Interface;
+use dataplane::sys::packet::PacketSocket;
+use dataplane::sys::ring::{Ring, Shape};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::namespace::{Peer, cable_to, ip};
+
+pub(crate) const VIP: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 10);
+pub(crate) const FRONT: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+pub(crate) struct Host {
+    pub(crate) client: Peer,
+    pub(crate) backends: Peer,
+    pub(crate) folder: TempDir,
+}
+
+impl Host {
+    /// Cables and addresses; nothing runs yet.
+    pub(crate) fn new() -> Self {
+        let (client, backends) = (Peer::new(), Peer::new());
+        cable_to(&client, "front", "client");
+        cable_to(&backends, "back", "far");
+        ip("link set front address 02:00:00:00:00:01");
+        ip("addr add 192.0.2.1/24 dev front");
+        ip("addr add 10.0.0.1/24 dev back");
+        ip("addr add fe80::1/64 dev back nodad");
+        ip("addr add fd00::1/64 dev back nodad");
+        backends.visit(|| {
+            ip("link set far address 02:00:00:00:00:02");
+            for last in [2, 11, 12, 13, 14] {
+                ip(&format!("addr add 10.0.0.{last}/24 dev far"));
+                ip(&format!("addr add fd00::{last}/64 dev far nodad"));
+            }
+        });
+        Self { client, backends, folder: tempfile::tempdir().expect("a folder") }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes beside and renames, as tablegen does.
+    pub(crate) fn install(&self, octets: &[u8]) {
+        fs::write(self.path("new"), octets).expect("a table");
+        fs::rename(self.path("new"), self.path("web.table")).expect("a table");
+    }
+
+    /// Starts a director and waits until it answers.
+    pub(crate) fn run(&self, settings: &str, arguments: &[&str]) -> Running {
+        let config =
+            format!("version: 1\ntable: web.table\ninterface: front\ncontrol: control\n{settings}\n");
+        fs::write(self.path("dataplane.yaml"), config).expect("a configuration");
+        let child = Command::new(env!("CARGO_BIN_EXE_dataplane"))
+            .args(["run", "--json", "--config"])
+            .arg(self.path("dataplane.yaml"))
+            .args(arguments)
+            // Files, and not pipes that fill up when nobody reads.
+            .stdout(File::create(self.path("out")).expect("a file"))
+            .stderr(File::create(self.path("said")).expect("a file"))
+            .spawn()
+            .expect("the director starts");
+        let running = Running { child, folder: self.folder.path().to_owned() };
+        running.until("it answers", |_| true);
+        running
+    }
+
+    /// A ring on the backends' end.
+    pub(crate) fn listen(&self) -> Ring {
+        let shape = Shape { blocks: 512, ..Shape::default() };
+        self.backends.visit(|| Ring::open(Interface::named("far").unwrap().index, shape, None).unwrap())
+    }
+
+    /// Something to send with at the client's end.
+    pub(crate) fn sender(&self) -> Sender {
+        self.client.visit(|| Sender {
+            socket: PacketSocket::open().unwrap(),
+            ifindex: Interface::named("client").unwrap().index,
+            batch: Batch::new(2048),
+        })
+    }
+}
+
+pub(crate) struct Sender {
+    pub(crate) socket: PacketSocket,
+    pub(crate) ifindex: u32,
+    batch: Batch,
+}
+
+impl Sender {
+    pub(crate) fn send(&mut self, frames: &[Vec<u8>]) {
+        for some in frames.chunks(BATCH) {
+            for frame in some {
+                self.batch.slot()[..frame.len()].copy_from_slice(frame);
+                self.batch.push(frame.len(), self.ifindex);
+            }
+            let sent = self.batch.send(&self.socket);
+            assert_eq!(sent.frames, some.len() as u64);
+        }
+    }
+}
+
+/// A running director; stopped when dropped.
+pub(crate) struct Running {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Running {
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args([&format!("-{name}"), &pid]).status().expect("kill runs");
+        assert!(status.success());
+    }
+
+    pub(crate) fn status(&self) -> Option<Value> {
+        serde_json::from_str(&ask(&self.folder.join("control"), Format::Json).ok()?).ok()
+    }
+
+    /// Waits until the director's status is as wanted.
+    pub(crate) fn until(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut last = None;
+        for _ in 0..1000 {
+            match self.status() {
+                Some(status) if wanted(&status) => return status,
+                status => last = status,
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{what}: {last:#?}\n{}", self.said());
+    }
+
+    /// All that it said so far.
+    pub(crate) fn said(&self) -> String {
+        self.read("said")
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.folder.join(name)).unwrap_or_default()
+    }
+
+    /// Stops it gracefully. What it counted at the end, and all it said.
+    pub(crate) fn stop(mut self) -> (Value, String) {
+        self.signal("TERM");
+        let status = self.child.wait().expect("it ends");
+        let (out, said) = (self.read("out"), self.said());
+        assert!(status.success(), "{status}: {said}");
+        (serde_json::from_str(out.lines().last().unwrap_or_default()).expect("a report"), said)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            drop(self.child.kill());
+            drop(self.child.wait());
+        }
+    }
+}
+
+/// A table of these backends. `salt` makes its rows differ from those of another; `parent` makes it younger.
+pub(crate) fn table(parent: Option<&ForwardingTable>, backends: &[&str], salt: u32) -> ForwardingTable {
+    let rows = 1 << 16;
+    let mut hops = Lists::empty(rows, 2);
+    let count = u32::try_from(backends.len()).unwrap();
+    for row in 0..rows {
+        let primary = (row.wrapping_mul(0x9e37_79b9) ^ salt) % count;
+        let second = (primary + 1 + salt % (count - 1).max(1)) % count;
+        let list = if count == 1 { vec![primary] } else { vec![primary, second] };
+        hops.set(row, list.into_iter().map(|at| u16::try_from(at).unwrap()));
+    }
+    let backend = |(at, address): (usize, &&str)| Backend::new(format!("web-{at}"), address.parse().unwrap());
+    let table = Table {
+        name: "web".into(),
+        max_hops: 2,
+        ranking: Ranking::Hrw,
+        seed: Seed([1; 16]),
+        hash_key: SipKey::new([2; 16]),
+        hash_fields: HashFields::DEFAULT,
+        alt_hash_fields: HashFields::NONE,
+        spread_zones: false,
+        backends: backends.iter().enumerate().map(backend).collect(),
+        binds: vec![Bind {
+            prefix: Prefix::new(IpAddr::V4(VIP), 32).unwrap(),
+            protocol: Protocol::Tcp,
+            ports: PortRange::new(443, 443).unwrap(),
+        }],
+        hops,
+        lineage: Lists::empty(rows, 1),
+    };
+    ForwardingTable::new(parent, vec![table]).unwrap()
+}
+
+/// A client's flow: number to address and port.
+pub(crate) fn flow(number: u32) -> (Ipv4Addr, u16) {
+    let port = u16::try_from(1024 + number % 60_000).unwrap();
+    (Ipv4Addr::from(0xc633_6400 + number / 60_000), port)
+}
+
+/// Its SYN; the sequence number is the flow's.
+pub(crate) fn syn(number: u32) -> Vec<u8> {
+    packet(number, &[])
+}
+
+/// A packet of the flow with that payload.
+pub(crate) fn packet(number: u32, payload: &[u8]) -> Vec<u8> {
+    let (address, port) = flow(number);
+    let builder = etherparse::PacketBuilder::ethernet2([2, 0, 0, 0, 0, 9], FRONT)
+        .ipv4(address.octets(), VIP.octets(), 64)
+        .tcp(port, 443, number, 1000)
+        .syn();
+    let mut frame = Vec::new();
+    builder.write(&mut frame, payload).unwrap();
+    frame
+}
+
+/// The hop list that a table has for a flow: the oracle.
+pub(crate) fn expected(table: &ForwardingTable, number: u32) -> Vec<IpAddr> {
+    let table = &table.tables()[0];
+    let (address, port) = flow(number);
+    let key = FlowKey { src_addr: address.into(), dst_addr: VIP.into(), ports: Some((port, 443)) };
+    let row = table.row(&key, table.hash_fields);
+    table.hops.get(row).iter().map(|at| table.backends[usize::from(*at)].address).collect()
+}
+
+/// An encapsulated packet as it was seen: the flow's number, the hops (primary first), the outer source and MAC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) number: u32,
+    pub(crate) hops: Vec<IpAddr>,
+    pub(crate) source: IpAddr,
+    pub(crate) to: [u8; 6],
+}
+
+/// Reads a frame if it is GUE.
+pub(crate) fn seen(frame: &[u8]) -> Option<Seen> {
+    let sliced = etherparse::SlicedPacket::from_ethernet(frame).ok()?;
+    let (source, primary) = match sliced.net? {
+        etherparse::NetSlice::Ipv4(ip) => {
+            (IpAddr::from(ip.header().source()), IpAddr::from(ip.header().destination()))
+        }
+        etherparse::NetSlice::Ipv6(ip) => {
+            (IpAddr::from(ip.header().source()), IpAddr::from(ip.header().destination()))
+        }
+        _ => return None,
+    };
+    let etherparse::TransportSlice::Udp(udp) = sliced.transport? else { return None };
+    if udp.destination_port() != 19523 {
+        return None;
+    }
+    let gue = udp.payload();
+    let (count, width) = (usize::from(gue[7]), if primary.is_ipv4() { 4 } else { 16 });
+    let (list, inner) = gue[8..].split_at(count * width);
+    let hop = |octets: &[u8]| match width {
+        4 => IpAddr::from(<[u8; 4]>::try_from(octets).unwrap()),
+        _ => IpAddr::from(<[u8; 16]>::try_from(octets).unwrap()),
+    };
+    let hops = std::iter::once(primary).chain(list.chunks(width).map(hop)).collect();
+    // Sequence number of the inner TCP header, behind an IPv4 header without options.
+    let number = u32::from_be_bytes(inner[24..28].try_into().unwrap());
+    Some(Seen { number, hops, source, to: frame[..6].try_into().unwrap() })
+}
+
+/// Takes what a ring has until `count` encapsulated packets came, or for a while.
+pub(crate) fn collect(ring: &mut Ring, count: usize) -> Vec<Seen> {
+    let mut all = Vec::new();
+    let mut quiet = 0;
+    while all.len() < count && quiet < 200 {
+        ring.wait(Duration::from_millis(10)).unwrap();
+        quiet += 1;
+        while let Some(mut block) = ring.block() {
+            while let Some(frame) = block.frame() {
+                if let Some(seen) = seen(frame.bytes) {
+                    all.push(seen);
+                    quiet = 0;
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Frames by backend, as a status tells them.
+pub(crate) fn by_backend(status: &Value) -> BTreeMap<String, u64> {
+    let backends = status["tables"][0]["backends"].as_array().unwrap();
+    let pair = |one: &Value| (one["id"].as_str().unwrap().to_owned(), one["frames"].as_u64().unwrap());
+    backends.iter().map(pair).collect()
+}

@@ -1,0 +1,412 @@
+//! The whole director: forwarding, tables swapped under load, routes followed, limits, offloads, privileges.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use dataplane::sys::interface::Offload;
+
+use crate::host::{Host, Running, Seen, by_backend, collect, expected, packet, syn, table};
+use crate::namespace::{ip, isolated};
+
+const FOUR: [&str; 4] = ["10.0.0.11", "10.0.0.12", "10.0.0.13", "10.0.0.14"];
+const SIX: [&str; 4] = ["fd00::11", "fd00::12", "fd00::13", "fd00::14"];
+const FAR: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+fn resolved(director: &Running) {
+    director.until("all backends have a next hop", |status| {
+        let backends = status["tables"][0]["backends"].as_array().unwrap();
+        backends.iter().all(|backend| backend["unreachable"].is_null())
+    });
+}
+
+/// Forwards 500 flows and compares each with the table, and the counters with what was seen.
+fn forwards_by_the_table(settings: &str, backends: &[&str], source: &str) {
+    let host = Host::new();
+    let table = table(None, backends, 0);
+    host.install(&table.encode());
+    let mut ring = host.listen();
+    let director = host.run(settings, &[]);
+    resolved(&director);
+    let frames: Vec<_> = (0..500).map(syn).collect();
+    host.sender().send(&frames);
+    let mut all = collect(&mut ring, frames.len());
+    all.sort_by_key(|seen| seen.number);
+    let wanted: Vec<_> = (0..500)
+        .map(|number| Seen {
+            number,
+            hops: expected(&table, number),
+            source: source.parse().unwrap(),
+            to: FAR,
+        })
+        .collect();
+    assert_eq!(all, wanted);
+    let (report, said) = director.stop();
+    assert_eq!(report["encapsulated"], 500, "{report:#}\n{said}");
+    assert_eq!(report["driver"]["sent"], 500);
+    assert_eq!(report["driver"]["lost"], 0);
+    assert_eq!(by_backend(&report).values().sum::<u64>(), 500);
+    for (at, backend) in backends.iter().enumerate() {
+        let count = wanted.iter().filter(|seen| seen.hops[0].to_string() == *backend).count();
+        assert_eq!(by_backend(&report)[&format!("web-{at}")], count as u64, "{backend}");
+    }
+}
+
+#[test]
+fn the_ring_forwards_by_the_table() {
+    isolated(|| forwards_by_the_table("mode: af-packet\nworkers: 2", &FOUR, "10.0.0.1"));
+}
+
+#[test]
+fn an_ipv6_underlay_is_used_where_backends_have_ipv6_addresses() {
+    isolated(|| forwards_by_the_table("mode: af-packet\nworkers: 1", &SIX, "fd00::1"));
+}
+
+/// `pnet` sends out of the interface it receives on: client and backends share one there.
+#[test]
+fn the_plain_driver_forwards_by_the_table() {
+    isolated(|| {
+        let host = Host::new();
+        ip("addr add 10.9.0.1/24 dev front");
+        host.client.visit(|| {
+            ip("link set client address 02:00:00:00:00:07");
+            for last in [11, 12] {
+                ip(&format!("addr add 10.9.0.{last}/24 dev client"));
+            }
+        });
+        let table = table(None, &["10.9.0.11", "10.9.0.12"], 0);
+        host.install(&table.encode());
+        let mut ring = host.client.visit(|| {
+            use dataplane::sys::{
+                interface::Interface,
+                ring::{Ring, Shape},
+            };
+            Ring::open(Interface::named("client").unwrap().index, Shape::default(), None).unwrap()
+        });
+        let director = host.run("mode: pnet\nworkers: 2", &[]);
+        resolved(&director);
+        let frames: Vec<_> = (0..300).map(syn).collect();
+        host.sender().send(&frames);
+        let mut all = collect(&mut ring, frames.len());
+        all.sort_by_key(|seen| seen.number);
+        let hops: Vec<_> = all.into_iter().map(|seen| seen.hops).collect();
+        assert_eq!(hops, (0..300).map(|number| expected(&table, number)).collect::<Vec<_>>());
+        let (report, said) = director.stop();
+        assert_eq!(report["encapsulated"], 300, "{report:#}\n{said}");
+    });
+}
+
+/// Packets flow while the table is replaced a thousand times. Every one arrives, forwarded by the one table or by the
+/// other; what was sent while one table ran was forwarded by that one.
+#[test]
+fn a_thousand_swaps_under_load_lose_nothing_and_tear_nothing() {
+    isolated(|| {
+        let host = Host::new();
+        let tables = [table(None, &FOUR, 0), table(None, &FOUR, 1)];
+        let octets = [tables[0].encode(), tables[1].encode()];
+        host.install(&octets[0]);
+        let mut ring = host.listen();
+        let director = host.run("workers: 2", &[]);
+        resolved(&director);
+        let mut sender = host.sender();
+        let (done, sent) = (AtomicBool::new(false), AtomicU32::new(0));
+        let all = std::thread::scope(|scope| {
+            // 32 packets every 2 ms: so little that nothing is lost for want of room.
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let first = sent.load(Ordering::Relaxed);
+                    sender.send(&(first..first + 32).map(syn).collect::<Vec<_>>());
+                    sent.store(first + 32, Ordering::Relaxed);
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            });
+            let receiver = scope.spawn(|| {
+                let mut all = Vec::new();
+                while !done.load(Ordering::Relaxed) {
+                    all.extend(collect(&mut ring, 1000));
+                }
+                all.extend(collect(&mut ring, usize::MAX));
+                all
+            });
+            let start = Instant::now();
+            for swap in 1..=SWAPS {
+                host.install(&octets[usize::try_from(swap % 2).unwrap()]);
+                while director.status().is_none_or(|status| status["swaps"].as_u64() < Some(swap)) {
+                    assert!(start.elapsed() < Duration::from_secs(120), "swap {swap}: {}", director.said());
+                }
+            }
+            eprintln!("{SWAPS} swaps in {:?}", start.elapsed());
+            done.store(true, Ordering::Relaxed);
+            receiver.join().unwrap()
+        });
+        let sent = sent.load(Ordering::Relaxed);
+        let (report, said) = director.stop();
+        let tail: String = said.lines().rev().take(5).collect();
+        let numbers: BTreeSet<_> = all.iter().map(|seen| seen.number).collect();
+        assert_eq!(all.len(), usize::try_from(sent).unwrap(), "each once: {report:#} {tail}");
+        assert_eq!(numbers.len(), all.len(), "none twice");
+        let mut by_table = [0, 0, 0];
+        for Seen { number, hops, .. } in &all {
+            let fits = tables.each_ref().map(|table| expected(table, *number) == *hops);
+            assert!(fits[0] || fits[1], "packet {number} has hops {hops:?} of neither table");
+            by_table[if fits[0] && fits[1] { 2 } else { usize::from(fits[1]) }] += 1;
+        }
+        eprintln!("{sent} packets: {by_table:?} by the first table, the second, either");
+        assert!(by_table[0] > 0 && by_table[1] > 0, "both tables were used: {by_table:?}");
+        assert_eq!(report["swaps"], SWAPS);
+        assert_eq!(report["refused"], 0);
+        assert_eq!(report["encapsulated"], sent);
+        assert_eq!(
+            by_backend(&report).values().sum::<u64>(),
+            u64::from(sent),
+            "counters outlive their tables"
+        );
+    });
+}
+
+const SWAPS: u64 = 1000;
+
+#[test]
+fn a_bad_or_older_table_changes_nothing_and_is_told() {
+    isolated(|| {
+        let host = Host::new();
+        let first = table(None, &FOUR, 0);
+        let second = table(Some(&first), &FOUR, 1);
+        host.install(&second.encode());
+        let mut ring = host.listen();
+        let director = host.run("workers: 1", &[]);
+        resolved(&director);
+        let digest = director.status().unwrap()["table"]["digest"].clone();
+        let mut flipped = second.encode();
+        let middle = flipped.len() / 2;
+        flipped[middle] ^= 1;
+        for (refusals, bad) in [(1, b"nonsense".to_vec()), (2, flipped), (3, first.encode())] {
+            host.install(&bad);
+            let status = director.until("a refusal", |status| status["refused"] == refusals);
+            assert_eq!(status["table"]["digest"], digest);
+            assert!(status["last_refusal"].as_str().unwrap().contains("web.table"), "{status:#}");
+        }
+        let last = director.status().unwrap()["last_refusal"].as_str().unwrap().to_owned();
+        assert!(last.contains("older") && last.contains("--allow-rollback"), "{last}");
+        // Gone altogether, then SIGHUP.
+        fs::remove_file(host.path("web.table")).unwrap();
+        director.signal("HUP");
+        director.until("a refusal", |status| status["refused"] == 4);
+        host.sender().send(&[syn(7)]);
+        assert_eq!(collect(&mut ring, 1)[0].hops, expected(&second, 7));
+        // A good one is still taken.
+        let third = table(Some(&second), &FOUR, 2);
+        host.install(&third.encode());
+        director.until("the swap", |status| status["swaps"] == 1);
+        host.sender().send(&[syn(8)]);
+        assert_eq!(collect(&mut ring, 1)[0].hops, expected(&third, 8));
+        director.stop();
+    });
+}
+
+#[test]
+fn an_older_table_is_taken_if_the_operator_says_so() {
+    isolated(|| {
+        let host = Host::new();
+        let first = table(None, &FOUR, 0);
+        host.install(&table(Some(&first), &FOUR, 1).encode());
+        let director = host.run("workers: 1", &["--allow-rollback"]);
+        host.install(&first.encode());
+        let status = director.until("the swap", |status| status["swaps"] == 1);
+        assert_eq!(status["table"]["generation"], 1);
+        director.stop();
+    });
+}
+
+#[test]
+fn sighup_takes_over_the_configuration_but_not_what_needs_a_restart() {
+    isolated(|| {
+        let host = Host::new();
+        host.install(&table(None, &FOUR, 0).encode());
+        let director = host.run("workers: 1", &[]);
+        resolved(&director);
+        let mut ring = host.listen();
+        let write = |settings: &str| {
+            let base = "version: 1\ntable: web.table\ninterface: front\ncontrol: control\nworkers: 1\n";
+            fs::write(host.path("dataplane.yaml"), format!("{base}{settings}\n")).unwrap();
+            director.signal("HUP");
+        };
+        write("mtu: 1400\ngateway_mac: 02:00:00:00:00:77");
+        director.until("the new MTU", |status| status["mtu"] == 1400);
+        host.sender().send(&[syn(1)]);
+        assert_eq!(collect(&mut ring, 1)[0].to, [2, 0, 0, 0, 0, 0x77]);
+        write("mode: pnet");
+        let status = director.until("a refusal", |status| status["refused"] == 1);
+        assert!(status["last_refusal"].as_str().unwrap().contains("mode cannot change"), "{status:#}");
+        write("mtu: 1");
+        let status = director.until("a refusal", |status| status["refused"] == 2);
+        assert!(status["last_refusal"].as_str().unwrap().contains("dataplane.yaml:6: mtu"), "{status:#}");
+        assert_eq!(status["mtu"], 1400);
+        director.stop();
+    });
+}
+
+#[test]
+fn a_new_route_and_a_new_gateway_card_are_followed_while_it_runs() {
+    isolated(|| {
+        let host = Host::new();
+        host.install(&table(None, &["172.16.0.1", "172.16.0.2"], 0).encode());
+        let mut ring = host.listen();
+        let director = host.run("workers: 1", &[]);
+        assert!(director.status().unwrap()["tables"][0]["backends"][0]["unreachable"].is_string());
+        host.sender().send(&[syn(1)]);
+        director.until("a drop", |status| status["dropped"]["no_route"] == 1);
+        ip("route add 172.16.0.0/16 via 10.0.0.2");
+        resolved(&director);
+        host.sender().send(&[syn(2)]);
+        assert_eq!(collect(&mut ring, 1)[0].to, FAR);
+        // The gateway's card is replaced; its announcement reaches the director's neighbour table.
+        host.backends.visit(|| ip("link set far address 02:00:00:00:00:22"));
+        ip("neigh replace 10.0.0.2 lladdr 02:00:00:00:00:22 dev back nud reachable");
+        let mut last = None;
+        for number in 3..500 {
+            host.sender().send(&[syn(number)]);
+            last = collect(&mut ring, 1).pop().map(|seen| seen.to);
+            if last == Some([2, 0, 0, 0, 0, 0x22]) {
+                break;
+            }
+        }
+        assert_eq!(last, Some([2, 0, 0, 0, 0, 0x22]));
+        ip("route del 172.16.0.0/16");
+        director.until("no route", |status| status["tables"][0]["backends"][0]["unreachable"].is_string());
+        director.stop();
+    });
+}
+
+#[test]
+fn answers_about_packets_that_are_too_big_are_limited() {
+    isolated(|| {
+        let host = Host::new();
+        host.install(&table(None, &FOUR, 0).encode());
+        let director = host.run("workers: 1\ntoo_big_per_second: 5", &[]);
+        resolved(&director);
+        let frames: Vec<_> = (0..100).map(|number| packet(number, &[0; 1460])).collect();
+        host.sender().send(&frames);
+        let status = director.until("all seen", |status| status["dropped"]["too_big"] == 100);
+        let (sent, suppressed) = (&status["driver"]["sent"], &status["driver"]["suppressed"]);
+        let sent = sent.as_u64().unwrap();
+        assert!((5..100).contains(&sent), "five at once, then five a second: {sent}");
+        assert_eq!(sent + suppressed.as_u64().unwrap(), 100);
+        director.stop();
+    });
+}
+
+#[test]
+fn a_backend_on_the_directors_own_host_gets_its_packets() {
+    isolated(|| {
+        let host = Host::new();
+        host.install(&table(None, &["10.0.0.1"], 0).encode());
+        let socket = std::net::UdpSocket::bind("10.0.0.1:19523").unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let director = host.run("workers: 1", &[]);
+        host.sender().send(&[syn(3)]);
+        let mut buffer = [0; 2048];
+        let (len, from) = socket.recv_from(&mut buffer).unwrap();
+        assert_eq!(buffer[8..len], syn(3)[14..], "GUE without hops, then the client's packet");
+        assert_eq!(from.ip().to_string(), "10.0.0.1");
+        let (report, _) = director.stop();
+        assert_eq!((&report["local"], &report["driver"]["undelivered"]), (&1.into(), &0.into()));
+    });
+}
+
+#[test]
+fn offloads_are_off_while_it_runs_and_as_before_afterwards() {
+    isolated(|| {
+        let host = Host::new();
+        host.install(&table(None, &FOUR, 0).encode());
+        for before in [true, false] {
+            Offload::Gro.switch("front", before).unwrap();
+            let director = host.run("workers: 1", &[]);
+            assert!(!Offload::Gro.is_on("front").unwrap());
+            director.stop();
+            assert_eq!(Offload::Gro.is_on("front").unwrap(), before);
+            Offload::Gro.switch("front", before).unwrap();
+            let director = host.run("workers: 1\noffloads: keep", &[]);
+            assert_eq!(Offload::Gro.is_on("front").unwrap(), before);
+            let (_, said) = director.stop();
+            assert_eq!(said.contains("gro is on"), before, "{said}");
+        }
+    });
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    isolated(|| {
+        let host = Host::new();
+        host.install(&table(None, &FOUR, 0).encode());
+        let refused = |program: &str, arguments: &[&str], settings: &str| {
+            let config = host.path("dataplane.yaml");
+            fs::write(&config, format!("version: 1\ntable: web.table\n{settings}\n")).unwrap();
+            let output = Command::new(program)
+                .args(arguments)
+                .args(["run", "--config"])
+                .arg(&config)
+                .output()
+                .unwrap();
+            (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        };
+        let program = env!("CARGO_BIN_EXE_dataplane");
+        let bare = ["--bounding-set", "-all", "--inh-caps", "-all", program];
+        let (code, said) = refused("setpriv", &bare, "interface: front");
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("lacks CAP_NET_RAW and CAP_NET_ADMIN") && said.contains("setcap"), "{said}");
+        let (code, said) = refused(program, &[], "interface: none");
+        assert!(code == Some(2) && said.contains("none: No such device"), "{said}");
+        ip("link set front down");
+        let (code, said) = refused(program, &[], "interface: front");
+        assert!(code == Some(2) && said.contains("ip link set front up"), "{said}");
+        let (code, said) = refused(program, &[], "interfaces: front");
+        assert!(code == Some(1) && said.contains("dataplane.yaml:3:"), "{said}");
+        fs::write(host.path("web.table"), b"nonsense").unwrap();
+        let (code, said) = refused(program, &[], "interface: front");
+        assert!(code == Some(1) && said.contains("web.table: "), "{said}");
+    });
+}
+
+#[test]
+fn a_host_that_would_answer_or_forward_itself_is_warned_about() {
+    isolated(|| {
+        let host = Host::new();
+        host.install(&table(None, &FOUR, 0).encode());
+        ip("addr add 203.0.113.10/32 dev lo");
+        let (_, said) = host.run("workers: 1", &[]).stop();
+        assert!(said.contains("VIP 203.0.113.10 is an address of this host"), "{said}");
+    });
+}
+
+#[test]
+fn the_host_itself_says_nothing_to_clients() {
+    isolated(|| {
+        let host = Host::new();
+        host.install(&table(None, &FOUR, 0).encode());
+        let director = host.run("workers: 1", &[]);
+        resolved(&director);
+        let mut answers = host.client.visit(|| {
+            use dataplane::sys::{
+                interface::Interface,
+                ring::{Ring, Shape},
+            };
+            Ring::open(Interface::named("client").unwrap().index, Shape::default(), None).unwrap()
+        });
+        host.sender().send(&(0..50).map(syn).collect::<Vec<_>>());
+        director.until("all forwarded", |status| status["encapsulated"] == 50);
+        answers.wait(Duration::from_millis(200)).unwrap();
+        let mut heard = Vec::new();
+        while let Some(mut block) = answers.block() {
+            while let Some(frame) = block.frame() {
+                if frame.bytes[12..14] == [8, 0] {
+                    heard.push(frame.bytes.to_vec());
+                }
+            }
+        }
+        assert!(heard.is_empty(), "resets or ICMP: {heard:x?}");
+        director.stop();
+    });
+}
