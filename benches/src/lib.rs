@@ -1,1 +1,3 @@
 //! Shared set-up of the benches.
+
+pub mod packets;

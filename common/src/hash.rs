@@ -111,6 +111,18 @@ impl SipKey {
         state.compress(last);
         state.finish()
     }
+
+    /// [`SipKey::hash`] of a message that is in registers already: its whole words in little-endian order, then the
+    /// last word with what is left over, and the low octet of the length on top.
+    #[inline]
+    pub fn hash_words(self, words: &[u64], last: u64) -> u64 {
+        let mut state = SipState::new(self);
+        for word in words {
+            state.compress(*word);
+        }
+        state.compress(last);
+        state.finish()
+    }
 }
 
 impl fmt::Debug for SipKey {

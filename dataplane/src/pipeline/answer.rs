@@ -65,7 +65,7 @@ impl Pipeline {
 /// Whether link and IP source are such that an answer reaches one host.
 fn is_unicast(packet: &Packet<'_>) -> bool {
     let group_frame = packet.link.first().is_none_or(|octet| octet & 1 != 0);
-    let single = match packet.source {
+    let single = match packet.addresses().0 {
         IpAddr::V4(a) => !(a.is_unspecified() || a.is_multicast() || a.is_loopback() || a.octets()[0] >= 240),
         IpAddr::V6(a) => !(a.is_unspecified() || a.is_multicast() || a.is_loopback()),
     };
@@ -73,7 +73,7 @@ fn is_unicast(packet: &Packet<'_>) -> bool {
 }
 
 fn write_too_big(packet: &Packet<'_>, mtu: u16, out: &mut [u8]) -> Option<u32> {
-    let (largest, header_len, icmp_header) = match packet.source {
+    let (largest, header_len, icmp_header) = match packet.addresses().0 {
         IpAddr::V4(_) => (LARGEST_V4, ipv4::HEADER_LEN, icmp::fragmentation_needed(mtu)),
         IpAddr::V6(_) => (LARGEST_V6, ipv6::HEADER_LEN, icmp::packet_too_big(mtu.into())),
     };
@@ -86,7 +86,7 @@ fn write_too_big(packet: &Packet<'_>, mtu: u16, out: &mut [u8]) -> Option<u32> {
 
 fn write_echo(message: &[u8], packet: &Packet<'_>, out: &mut [u8]) -> Option<u32> {
     let (old, data) = message.split_first_chunk::<{ icmp::HEADER_LEN }>()?;
-    let new = match packet.source {
+    let new = match packet.addresses().0 {
         IpAddr::V4(_) => icmp::echo_reply_v4(old),
         IpAddr::V6(_) => icmp::echo_reply_v6(old),
     }?;
@@ -97,8 +97,8 @@ fn write_echo(message: &[u8], packet: &Packet<'_>, out: &mut [u8]) -> Option<u32
 }
 
 fn icmp_sum(packet: &Packet<'_>, icmp_len: usize) -> Sum {
-    match (packet.destination, packet.source) {
-        (IpAddr::V6(from), IpAddr::V6(to)) => {
+    match packet.addresses() {
+        (IpAddr::V6(to), IpAddr::V6(from)) => {
             let len = u32::try_from(icmp_len).unwrap_or(u32::MAX);
             ipv6_pseudo(&from.octets(), &to.octets(), len, protocol::ICMPV6)
         }
@@ -122,8 +122,8 @@ fn write(
     let mut writer = Writer { out, len: 0 };
     writer.link(packet.link)?;
     let icmp_len = u16::try_from(icmp::HEADER_LEN + data.len()).ok()?;
-    match (packet.destination, packet.source) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => writer.put(
+    match packet.addresses() {
+        (IpAddr::V4(to), IpAddr::V4(from)) => writer.put(
             &ipv4::Header {
                 traffic_class,
                 total_len: icmp_len.checked_add(20)?,
@@ -136,7 +136,7 @@ fn write(
             }
             .emit(),
         )?,
-        (IpAddr::V6(from), IpAddr::V6(to)) => writer.put(
+        (IpAddr::V6(to), IpAddr::V6(from)) => writer.put(
             &ipv6::Header {
                 traffic_class,
                 flow_label: 0,

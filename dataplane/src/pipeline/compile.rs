@@ -54,12 +54,15 @@ pub(super) struct Path {
     pub(super) fields: HashFields,
     pub(super) alt_fields: HashFields,
     rows: u32,
+    /// Whether hops can be written as the row lists them: one look-up, and backends of one family.
+    pub(super) plain: bool,
     /// Where the table's backends start in [`Pipeline::hops`].
     first_hop: usize,
 }
 
-/// The outer header of packets to one backend, prebuilt.
+/// The outer header of packets to one backend, prebuilt; what most packets read of it lies in one cache line.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
 pub(super) enum Hop {
     /// IPv4 underlay.
     V4(Template<FIXED_V4, 4>),
@@ -135,11 +138,7 @@ impl Pipeline {
     /// Tables whose backends are of both families, by position. A packet carries hops of the primary's family only,
     /// so second chances of the other are lost there.
     pub fn mixed_tables(&self) -> impl Iterator<Item = usize> {
-        let mixed = |table: &Table| {
-            let v4 = table.backends.iter().filter(|b| b.is_candidate() && b.address.is_ipv4()).count();
-            v4 != 0 && v4 != table.backends.iter().filter(|b| b.is_candidate()).count()
-        };
-        self.shared.forwarding.tables().iter().enumerate().filter(move |(_, t)| mixed(t)).map(|(at, _)| at)
+        self.shared.forwarding.tables().iter().enumerate().filter(|(_, t)| is_mixed(t)).map(|(at, _)| at)
     }
 
     #[inline]
@@ -182,11 +181,19 @@ impl Path {
             fields: table.hash_fields,
             alt_fields: table.alt_hash_fields,
             rows: table.rows(),
+            plain: table.alt_hash_fields.is_empty() && !is_mixed(table),
             first_hop: *first_hop,
         };
         *first_hop += table.backends.len();
         path
     }
+}
+
+/// Whether a table has candidates of both address families.
+fn is_mixed(table: &Table) -> bool {
+    let mut candidates = table.backends.iter().filter(|backend| backend.is_candidate());
+    let first = candidates.next().map(|backend| backend.address.is_ipv4());
+    candidates.any(|backend| Some(backend.address.is_ipv4()) != first)
 }
 
 fn build_hops(

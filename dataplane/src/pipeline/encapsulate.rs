@@ -12,10 +12,7 @@
 //! the one before it: the redirector there would take itself for the next hop and end the search. Other duplicates
 //! are kept, as GLB does.
 
-use common::{
-    flow::{FlowHash, FlowKey},
-    table::HOPS,
-};
+use common::{flow::FlowKey, table::HOPS};
 
 use super::{
     DropReason, Encapsulated, Packet, Pipeline, Verdict,
@@ -30,6 +27,8 @@ const _: () = assert!(MAX_FOLLOWERS <= gue::capacity(16), "two look-ups must fit
 /// Where the fields lie that differ from packet to packet, counted from the start of the frame.
 const IP: usize = ethernet::HEADER_LEN;
 const ECN: u8 = 0b11;
+
+const NO_ROOM: Verdict = Verdict::Drop(DropReason::NoRoom);
 
 /// The hops after the primary, as they are written.
 #[derive(Debug, Clone, Copy)]
@@ -49,9 +48,24 @@ struct Job<'a> {
 }
 
 impl Pipeline {
+    /// [`Pipeline::forward`] for the callers that are not on the hot path, which keep their own copy of it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn forward_rare(
+        &self,
+        table: u32,
+        flow: &FlowKey,
+        client_port: u16,
+        packet: &Packet<'_>,
+        header: Option<&ipv4::View<'_>>,
+        out: &mut [u8],
+    ) -> Verdict {
+        self.forward(table, flow, client_port, packet, header, out)
+    }
+
     /// Chooses the row of `flow` in `table` and encapsulates `packet` for it. `header` is the IPv4 header, whose
     /// checksum is still to be looked at.
-    #[inline]
+    #[inline(always)]
     pub(super) fn forward(
         &self,
         table: u32,
@@ -68,70 +82,101 @@ impl Pipeline {
         let hash = flow.hash(path.key, path.fields);
         let list = self.list(table, path, hash);
         let Some((&primary, rest)) = list.split_first() else { return Verdict::Drop(DropReason::NoBackend) };
-        let alternative = self.alternative(table, path, flow);
+        let Some(hop) = self.hop(path, primary) else { return Verdict::Drop(DropReason::NoBackend) };
         let port = hash.outer_source_port(client_port);
-        let table = u16::try_from(table).unwrap_or(u16::MAX);
-        let job = Job { packet, port, table, backend: primary };
-        match self.hop(path, primary) {
-            Some(Hop::V4(template)) => {
-                self.encapsulate_v4(template, self.followers_v4(path, rest, alternative), &job, out)
+        let job = Job { packet, port, table: u16::try_from(table).unwrap_or(u16::MAX), backend: primary };
+        if !path.plain {
+            let alternative = self.alternative(table, path, flow);
+            return self.encapsulate_filtered(path, hop, rest, alternative, &job, out);
+        }
+        match hop {
+            Hop::V4(template) => {
+                let address = |hop: &Hop| if let Hop::V4(hop) = hop { hop.address } else { [0; 4] };
+                self.encapsulate_v4(template, rest.len(), self.in_order(path, rest, address), &job, out)
             }
-            Some(Hop::V6(template)) => {
-                self.encapsulate_v6(template, self.followers_v6(path, rest, alternative), &job, out)
+            Hop::V6(template) => {
+                let address = |hop: &Hop| if let Hop::V6(hop) = hop { hop.address } else { [0; 16] };
+                self.encapsulate_v6(template, rest.len(), self.in_order(path, rest, address), &job, out)
             }
-            None => Verdict::Drop(DropReason::NoBackend),
+        }
+    }
+
+    /// Writes the hops as they are listed.
+    #[inline(always)]
+    fn in_order<const ADDRESS: usize>(
+        &self,
+        path: &Path,
+        rest: &[u16],
+        address: impl Fn(&Hop) -> [u8; ADDRESS],
+    ) -> impl FnOnce(&mut [[u8; ADDRESS]]) {
+        move |to| {
+            for (to, backend) in to.iter_mut().zip(rest) {
+                *to = self.hop(path, *backend).map_or([0; ADDRESS], &address);
+            }
         }
     }
 
     /// The list of the second look-up, if the table has one.
-    #[inline]
     fn alternative(&self, table: u32, path: &Path, flow: &FlowKey) -> &[u16] {
         if path.alt_fields.is_empty() {
             return &[];
         }
-        self.list(table, path, hash_alternative(path, flow))
+        self.list(table, path, flow.hash(path.key, path.alt_fields))
     }
 
-    #[inline]
-    fn followers_v4(&self, path: &Path, rest: &[u16], alternative: &[u16]) -> Followers<4> {
-        let mut followers = Followers { addresses: [[0; 4]; MAX_FOLLOWERS], len: 0 };
-        for backend in rest {
-            if let Some(Hop::V4(hop)) = self.hop(path, *backend) {
-                followers.push(hop.address);
-            }
-        }
-        for backend in alternative {
-            if let Some(Hop::V4(hop)) = self.hop(path, *backend) {
-                followers.push_new(hop.address);
-            }
-        }
-        followers
-    }
-
-    fn followers_v6(&self, path: &Path, rest: &[u16], alternative: &[u16]) -> Followers<16> {
-        let mut followers = Followers { addresses: [[0; 16]; MAX_FOLLOWERS], len: 0 };
-        for backend in rest {
-            if let Some(Hop::V6(hop)) = self.hop(path, *backend) {
-                followers.push(hop.address);
-            }
-        }
-        for backend in alternative {
-            if let Some(Hop::V6(hop)) = self.hop(path, *backend) {
-                followers.push_new(hop.address);
-            }
-        }
-        followers
-    }
-
-    #[inline]
-    fn encapsulate_v4(
+    /// Encapsulates where not all hops are written: a second look-up, or backends of two families.
+    #[inline(never)]
+    fn encapsulate_filtered(
         &self,
-        template: &Template<FIXED_V4, 4>,
-        followers: Followers<4>,
+        path: &Path,
+        primary: &Hop,
+        rest: &[u16],
+        alternative: &[u16],
         job: &Job<'_>,
         out: &mut [u8],
     ) -> Verdict {
-        let (head, ip_len) = match self.start(template, &followers, job, out) {
+        match primary {
+            Hop::V4(template) => {
+                let address = |hop: &Hop| if let Hop::V4(hop) = hop { Some(hop.address) } else { None };
+                let followers = self.followers(path, rest, alternative, address);
+                self.encapsulate_v4(template, followers.len, |to| followers.write(to), job, out)
+            }
+            Hop::V6(template) => {
+                let address = |hop: &Hop| if let Hop::V6(hop) = hop { Some(hop.address) } else { None };
+                let followers = self.followers(path, rest, alternative, address);
+                self.encapsulate_v6(template, followers.len, |to| followers.write(to), job, out)
+            }
+        }
+    }
+
+    fn followers<const ADDRESS: usize>(
+        &self,
+        path: &Path,
+        rest: &[u16],
+        alternative: &[u16],
+        address: impl Fn(&Hop) -> Option<[u8; ADDRESS]>,
+    ) -> Followers<ADDRESS> {
+        let mut followers = Followers { addresses: [[0; ADDRESS]; MAX_FOLLOWERS], len: 0 };
+        for backend in rest {
+            followers.extend(self.hop(path, *backend).and_then(&address));
+        }
+        for backend in alternative {
+            let next = self.hop(path, *backend).and_then(&address);
+            followers.extend(next.filter(|next| followers.last() != Some(next)));
+        }
+        followers
+    }
+
+    #[inline(always)]
+    fn encapsulate_v4(
+        &self,
+        template: &Template<FIXED_V4, 4>,
+        hops: usize,
+        write_hops: impl FnOnce(&mut [[u8; 4]]),
+        job: &Job<'_>,
+        out: &mut [u8],
+    ) -> Verdict {
+        let (head, ip_len) = match self.start(template, hops, write_hops, job, out) {
             Ok(started) => started,
             Err(verdict) => return verdict,
         };
@@ -142,33 +187,36 @@ impl Pipeline {
         let known = !u16::from_be_bytes([template.head[IP + 10], template.head[IP + 11]]);
         let checksum = Sum::ZERO.word(known).word(u16::from(ecn)).word(ip_len).checksum();
         head[IP + 10..IP + 12].copy_from_slice(&checksum.to_be_bytes());
-        write_tunnel(head, ip_len - 20, followers.len, job);
+        write_tunnel(head, ip_len - 20, hops, job);
         finish(template.way, job, usize::from(ip_len))
     }
 
+    #[inline(always)]
     fn encapsulate_v6(
         &self,
         template: &Template<FIXED_V6, 16>,
-        followers: Followers<16>,
+        hops: usize,
+        write_hops: impl FnOnce(&mut [[u8; 16]]),
         job: &Job<'_>,
         out: &mut [u8],
     ) -> Verdict {
-        let (head, ip_len) = match self.start(template, &followers, job, out) {
+        let (head, ip_len) = match self.start(template, hops, write_hops, job, out) {
             Ok(started) => started,
             Err(verdict) => return verdict,
         };
         head[IP + 1] = (job.packet.traffic_class & ECN) << 4;
         head[IP + 4..IP + 6].copy_from_slice(&(ip_len - 40).to_be_bytes());
-        write_tunnel(head, ip_len - 40, followers.len, job);
+        write_tunnel(head, ip_len - 40, hops, job);
         finish(template.way, job, usize::from(ip_len))
     }
 
     /// Writes all but the fields that are filled in, and returns the prebuilt part with the outer length.
-    #[inline]
+    #[inline(always)]
     fn start<'o, const FIXED: usize, const ADDRESS: usize>(
         &self,
         template: &Template<FIXED, ADDRESS>,
-        followers: &Followers<ADDRESS>,
+        hops: usize,
+        write_hops: impl FnOnce(&mut [[u8; ADDRESS]]),
         job: &Job<'_>,
         out: &'o mut [u8],
     ) -> Result<(&'o mut [u8; FIXED], u16), Verdict> {
@@ -176,44 +224,39 @@ impl Pipeline {
             return Err(Verdict::Drop(DropReason::NoRoute));
         }
         let inner = job.packet.bytes;
-        let overhead = FIXED - IP + followers.len * ADDRESS;
+        let overhead = FIXED - IP + hops * ADDRESS;
         let ip_len = overhead + inner.len();
         if ip_len > self.mtu() {
             return Err(self.too_big(job.packet, overhead, out));
         }
-        let no_room = Verdict::Drop(DropReason::NoRoom);
-        let frame = out.get_mut(..IP + ip_len).ok_or(no_room)?;
-        let (head, rest) = frame.split_first_chunk_mut::<FIXED>().ok_or(no_room)?;
-        let (hops, body) = rest.split_at_mut_checked(followers.len * ADDRESS).ok_or(no_room)?;
+        // Not `ok_or(…)?`: that packs slices into results, through memory, at a quarter of the whole cost.
+        let Some(frame) = out.get_mut(..IP + ip_len) else { return Err(NO_ROOM) };
+        let Some((head, rest)) = frame.split_first_chunk_mut::<FIXED>() else { return Err(NO_ROOM) };
         *head = template.head;
-        for (to, from) in hops.as_chunks_mut().0.iter_mut().zip(&followers.addresses) {
-            *to = *from;
-        }
+        let Some(list) = rest.get_mut(..hops * ADDRESS) else { return Err(NO_ROOM) };
+        write_hops(list.as_chunks_mut().0);
+        let Some(body) = rest.get_mut(hops * ADDRESS..) else { return Err(NO_ROOM) };
         body.copy_from_slice(inner);
         // The MTU has 16 bits, and the length does not exceed it.
         Ok((head, u16::try_from(ip_len).unwrap_or(u16::MAX)))
     }
 }
 
-#[cold]
-fn hash_alternative(path: &Path, flow: &FlowKey) -> FlowHash {
-    flow.hash(path.key, path.alt_fields)
-}
-
 impl<const ADDRESS: usize> Followers<ADDRESS> {
-    #[inline]
-    fn push(&mut self, address: [u8; ADDRESS]) {
-        if let Some(free) = self.addresses.get_mut(self.len) {
+    fn extend(&mut self, address: Option<[u8; ADDRESS]>) {
+        if let (Some(free), Some(address)) = (self.addresses.get_mut(self.len), address) {
             *free = address;
             self.len += 1;
         }
     }
 
-    /// Leaves out a repetition of the last one.
-    fn push_new(&mut self, address: [u8; ADDRESS]) {
-        let last = self.len.checked_sub(1).and_then(|last| self.addresses.get(last));
-        if last != Some(&address) {
-            self.push(address);
+    fn last(&self) -> Option<&[u8; ADDRESS]> {
+        self.addresses.get(self.len.checked_sub(1)?)
+    }
+
+    fn write(&self, to: &mut [[u8; ADDRESS]]) {
+        for (to, from) in to.iter_mut().zip(&self.addresses) {
+            *to = *from;
         }
     }
 }

@@ -25,10 +25,11 @@ impl Pipeline {
         let Some(bound) = Protocol::from_number(number) else {
             return self.process_unbound_fragment(number, packet);
         };
-        match self.binds().fragment(packet.destination, bound) {
+        match self.binds().fragment(packet.destination(), bound) {
             Fragments::Table(table) if self.hashes_addresses(table) => {
-                let flow = FlowKey { src_addr: packet.source, dst_addr: packet.destination, ports: None };
-                self.forward(table, &flow, 0, packet, header, out)
+                let (src_addr, dst_addr) = packet.addresses();
+                let flow = FlowKey { src_addr, dst_addr, ports: None };
+                self.forward_rare(table, &flow, 0, packet, header, out)
             }
             Fragments::NoBind => Verdict::Pass(PassReason::NoBind),
             Fragments::Table(_) | Fragments::Ambiguous => Verdict::Drop(DropReason::Fragment),
@@ -39,7 +40,7 @@ impl Pipeline {
     /// that only the first part has.
     fn process_unbound_fragment(&self, number: u8, packet: &Packet<'_>) -> Verdict {
         if matches!(number, protocol::ICMP | protocol::ICMPV6) || ipv6::is_extension(number) {
-            return self.vip_only(packet.destination, DropReason::Fragment);
+            return self.vip_only(packet.destination(), DropReason::Fragment);
         }
         Verdict::Pass(PassReason::OtherProtocol)
     }

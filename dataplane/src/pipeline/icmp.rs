@@ -33,7 +33,7 @@ impl Pipeline {
         header: Option<&ipv4::View<'_>>,
         out: &mut [u8],
     ) -> Verdict {
-        let Some(table) = self.binds().vip(packet.destination) else {
+        let Some(table) = self.binds().vip(packet.destination()) else {
             return Verdict::Pass(PassReason::NoBind);
         };
         let kind =
@@ -58,8 +58,9 @@ impl Pipeline {
             Echo::Pass => Verdict::Pass(PassReason::Echo),
             Echo::Answer => self.answer_echo(message, packet, header, out),
             Echo::Forward => {
-                let flow = FlowKey { src_addr: packet.source, dst_addr: packet.destination, ports: None };
-                self.forward(table, &flow, packet.label, packet, header, out)
+                let (src_addr, dst_addr) = packet.addresses();
+                let flow = FlowKey { src_addr, dst_addr, ports: None };
+                self.forward_rare(table, &flow, packet.label, packet, header, out)
             }
         }
     }
@@ -76,13 +77,13 @@ impl Pipeline {
         let quote = if packet.version == protocol::IPV4 { quote_v4(quoted) } else { quote_v6(quoted) };
         let Some(quote) = quote else { return unmatched };
         // An error goes to the sender of what it quotes; another address would be somebody else's flow.
-        if quote.flow.dst_addr != packet.destination {
+        if quote.flow.dst_addr != packet.destination() {
             return unmatched;
         }
         let Some(table) = self.table_of(&quote) else { return unmatched };
         let client_port = quote.flow.ports.map_or(0, |(client, _)| client);
         let about_error = Packet { answerable: false, ..*packet };
-        self.forward(table, &quote.flow, client_port, &about_error, header, out)
+        self.forward_rare(table, &quote.flow, client_port, &about_error, header, out)
     }
 
     fn table_of(&self, quote: &Quote) -> Option<u32> {

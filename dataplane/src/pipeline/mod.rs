@@ -30,7 +30,7 @@ mod icmp;
 mod underlay;
 mod verdict;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use common::{bind::Protocol, flow::FlowKey};
 
@@ -53,8 +53,6 @@ struct Packet<'a> {
     link: &'a [u8],
     /// Header and payload, without padding.
     bytes: &'a [u8],
-    source: IpAddr,
-    destination: IpAddr,
     /// Number of the IP version as a protocol: 4 or 41.
     version: u8,
     traffic_class: u8,
@@ -62,6 +60,24 @@ struct Packet<'a> {
     label: u16,
     /// Whether an ICMP error may be sent about it.
     answerable: bool,
+}
+
+impl Packet<'_> {
+    /// Source and destination. Off the hot path only: there they are at hand already.
+    #[cold]
+    fn addresses(&self) -> (IpAddr, IpAddr) {
+        match (ipv4::View::parse(self.bytes), ipv6::View::parse(self.bytes)) {
+            (Ok(header), _) => (header.source().into(), header.destination().into()),
+            (_, Ok(header)) => (header.source().into(), header.destination().into()),
+            // A packet was read once; it reads again.
+            _ => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()),
+        }
+    }
+
+    #[cold]
+    fn destination(&self) -> IpAddr {
+        self.addresses().1
+    }
 }
 
 impl Pipeline {
@@ -77,7 +93,7 @@ impl Pipeline {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn process_v4(&self, link: &Frame<'_>, out: &mut [u8]) -> Verdict {
         let Ok(header) = ipv4::View::parse(link.payload) else { return Verdict::Pass(PassReason::Malformed) };
         let Some((bytes, payload)) = split(link.payload, header.header_len(), header.total_len()) else {
@@ -86,8 +102,6 @@ impl Pipeline {
         let packet = Packet {
             link: link.header(),
             bytes,
-            source: header.source().into(),
-            destination: header.destination().into(),
             version: protocol::IPV4,
             traffic_class: header.traffic_class(),
             label: header.identification(),
@@ -96,10 +110,11 @@ impl Pipeline {
         if header.is_fragment() {
             return self.process_fragment(header.protocol(), &packet, Some(&header), out);
         }
-        self.process_transport(header.protocol(), payload, &packet, Some(&header), out)
+        let addresses = (header.source().into(), header.destination().into());
+        self.process_transport(header.protocol(), payload, addresses, &packet, Some(&header), out)
     }
 
-    #[inline]
+    #[inline(always)]
     fn process_v6(&self, link: &Frame<'_>, out: &mut [u8]) -> Verdict {
         let Ok(header) = ipv6::View::parse(link.payload) else { return Verdict::Pass(PassReason::Malformed) };
         let Some((bytes, payload)) = split(link.payload, ipv6::HEADER_LEN, header.total_len()) else {
@@ -108,8 +123,6 @@ impl Pipeline {
         let packet = Packet {
             link: link.header(),
             bytes,
-            source: header.source().into(),
-            destination: header.destination().into(),
             version: protocol::IPV6,
             traffic_class: header.traffic_class(),
             label: header.flow_label_low(),
@@ -118,7 +131,8 @@ impl Pipeline {
         if ipv6::is_extension(header.next_header()) {
             return self.process_extensions(header.next_header(), payload, packet, out);
         }
-        self.process_transport(header.next_header(), payload, &packet, None, out)
+        let addresses = (header.source().into(), header.destination().into());
+        self.process_transport(header.next_header(), payload, addresses, &packet, None, out)
     }
 
     #[cold]
@@ -132,10 +146,10 @@ impl Pipeline {
         let upper = match ipv6::upper(first, payload) {
             Ok(upper) => upper,
             Err(ipv6::ChainError::Truncated) => {
-                return self.vip_only(packet.destination, DropReason::Truncated);
+                return self.vip_only(packet.destination(), DropReason::Truncated);
             }
             Err(ipv6::ChainError::TooLong) => {
-                return self.vip_only(packet.destination, DropReason::ExtensionChain);
+                return self.vip_only(packet.destination(), DropReason::ExtensionChain);
             }
         };
         if let Some(fragment) = upper.fragment {
@@ -143,15 +157,18 @@ impl Pipeline {
             return self.process_fragment(upper.protocol, &packet, None, out);
         }
         let transport = payload.get(upper.offset..).unwrap_or_default();
-        self.process_transport(upper.protocol, transport, &packet, None, out)
+        self.process_transport(upper.protocol, transport, packet.addresses(), &packet, None, out)
     }
 
     /// `header` is there for IPv4 alone: it has a checksum to look at once it is known that the packet is ours.
-    #[inline]
+    ///
+    /// Inlined into its callers, so that the address family is a constant in each.
+    #[inline(always)]
     fn process_transport(
         &self,
         number: u8,
         transport: &[u8],
+        (source, destination): (IpAddr, IpAddr),
         packet: &Packet<'_>,
         header: Option<&ipv4::View<'_>>,
         out: &mut [u8],
@@ -160,14 +177,14 @@ impl Pipeline {
             return self.process_other(number, transport, packet, header, out);
         };
         let Some(ports) = Ports::parse(transport) else {
-            return self.vip_only(packet.destination, DropReason::Truncated);
+            return self.vip_only(destination, DropReason::Truncated);
         };
-        let Some(table) = self.binds().lookup(packet.destination, bound, ports.destination) else {
+        let Some(table) = self.binds().lookup(destination, bound, ports.destination) else {
             return Verdict::Pass(PassReason::NoBind);
         };
         let flow = FlowKey {
-            src_addr: packet.source,
-            dst_addr: packet.destination,
+            src_addr: source,
+            dst_addr: destination,
             ports: Some((ports.source, ports.destination)),
         };
         self.forward(table, &flow, ports.source, packet, header, out)
