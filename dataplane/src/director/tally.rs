@@ -215,6 +215,7 @@ impl Report {
                 ("sent", moved.sent),
                 ("congested", moved.congested),
                 ("refused", moved.refused),
+                ("foreign", moved.foreign),
                 ("damaged", moved.damaged),
                 ("lost", lost),
                 ("merged", merged),

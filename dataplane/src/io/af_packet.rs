@@ -44,8 +44,8 @@ impl Link for AfPacket {
         let mut moved = Moved::default();
         let Some(mut block) = ring.block() else { return Ok(moved) };
         while let Some(frame) = block.frame() {
-            if frame.cut {
-                moved.damaged += 1;
+            if frame.foreign || frame.cut {
+                *(if frame.foreign { &mut moved.foreign } else { &mut moved.damaged }) += 1;
                 continue;
             }
             moved.received += 1;

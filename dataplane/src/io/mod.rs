@@ -6,7 +6,8 @@
 //! | [`pnet`] | a call a frame | a call a frame | comparison; systems where the ring does not work |
 //!
 //! Both see frames as they were on the wire (the ring with VLAN tags, `pnet` without: the kernel takes the tag off
-//! before), with checksums finished, and never what this host itself sends.
+//! before), with checksums finished; and never what this host itself sends, nor what is addressed to another host: a
+//! switch that does not know an address sends the frame to all, and two directors would forward it twice.
 
 use std::io;
 use std::time::Duration;
@@ -46,6 +47,8 @@ pub struct Moved {
     pub congested: u64,
     /// Frames that the kernel or the driver refused: too long, or the interface is down, gone or not the driver's.
     pub refused: u64,
+    /// Frames with another host's link address, which were left alone.
+    pub foreign: u64,
     /// Frames that were too long to be received whole, and entries of the ring that made no sense.
     pub damaged: u64,
 }
@@ -57,6 +60,7 @@ impl Moved {
         self.sent += other.sent;
         self.congested += other.congested;
         self.refused += other.refused;
+        self.foreign += other.foreign;
         self.damaged += other.damaged;
     }
 }

@@ -21,6 +21,7 @@ use crate::sys::ring::Offloads;
 /// One worker's channel.
 pub struct Pnet {
     ifindex: u32,
+    mac: [u8; 6],
     sender: Box<dyn DataLinkSender>,
     receiver: Box<dyn DataLinkReceiver>,
     /// The channel's socket, to wait on.
@@ -57,6 +58,7 @@ impl Pnet {
         let out = vec![0; OFFLOAD_HEADER + ROOM];
         Ok(Self {
             ifindex: interface.index,
+            mac: interface.mac.map_or([0; 6], |mac| mac.octets()),
             sender,
             receiver,
             socket: waiting,
@@ -100,6 +102,10 @@ impl Link for Pnet {
             let outgoing = match self.receiver.next() {
                 Ok(octets) => {
                     let Some((header, frame)) = octets.split_at_checked(OFFLOAD_HEADER) else { continue };
+                    if is_foreign(frame, self.mac) {
+                        moved.foreign += 1;
+                        continue;
+                    }
                     let offloads = Offloads::read(header);
                     let frame = finished(frame, offloads, &mut self.scratch);
                     moved.received += 1;
@@ -142,6 +148,11 @@ fn finished<'a>(frame: &'a [u8], offloads: Offloads, scratch: &'a mut [u8]) -> &
     copy.copy_from_slice(frame);
     checksum::finish(copy, partial);
     copy
+}
+
+/// To one host, and not to this one.
+fn is_foreign(frame: &[u8], own: [u8; 6]) -> bool {
+    frame.first_chunk::<6>().is_some_and(|to| to[0] & 1 == 0 && *to != own)
 }
 
 fn find(name: &str) -> io::Result<NetworkInterface> {

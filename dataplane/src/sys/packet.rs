@@ -68,9 +68,10 @@ impl PacketSocket {
         unmute(self.as_fd())
     }
 
-    /// How much the kernel buffers for a socket without a ring. Octets; the kernel caps it.
+    /// How much the kernel buffers for a socket without a ring, in octets. Without CAP_NET_ADMIN it is capped.
     pub fn set_receive_buffer(&self, octets: i32) -> io::Result<()> {
-        set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &octets)
+        set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &octets)
+            .or_else(|_| set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &octets))
     }
 
     /// What the kernel counted since it was last asked.

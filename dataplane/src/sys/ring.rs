@@ -167,6 +167,8 @@ pub struct Frame<'block> {
     pub merged: Merged,
     /// The frame was longer than the block could hold.
     pub cut: bool,
+    /// Its destination is another host's address: a switch flooded it, or something listens to everything.
+    pub foreign: bool,
 }
 
 /// The entries of a block: all parsing, no `unsafe`. Offsets count from the block's start.
@@ -219,12 +221,15 @@ struct Entry {
     mac: usize,
     tci: u16,
     tpid: u16,
+    kind: u8,
 }
 
 impl Entry {
     fn read(body: &[u8], at: usize) -> Option<Self> {
-        let header = body.get(at..)?.first_chunk::<ENTRY_HEADER>()?;
+        let (header, address) = body.get(at..)?.split_first_chunk::<ENTRY_HEADER>()?;
         Some(Self {
+            // `sll_pkttype`.
+            kind: *address.get(10)?,
             at,
             next: offset_of(word(header, 0)?),
             captured: offset_of(word(header, 12)?),
@@ -255,7 +260,8 @@ impl Entry {
         }
         let start = self.restore_tag(body, range.start)?;
         let bytes = body.get_mut(start..range.end)?;
-        Some(Frame { bytes, merged: offloads.merged, cut: self.captured < self.on_wire })
+        let foreign = self.kind == libc::PACKET_OTHERHOST;
+        Some(Frame { bytes, merged: offloads.merged, cut: self.captured < self.on_wire, foreign })
     }
 
     /// Puts a stripped VLAN tag back behind the MAC addresses, which move 4 octets to the front, over the

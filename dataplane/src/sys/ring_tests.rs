@@ -102,6 +102,16 @@ fn the_first_entry_cannot_lie_before_the_body() {
 }
 
 #[test]
+fn frames_for_other_hosts_are_marked() {
+    let mut body = body(&[&[1; 60], &[2; 60]], None);
+    // `sll_pkttype` of the first entry.
+    body[36 + 48 + 10] = libc::PACKET_OTHERHOST;
+    let mut entries = Entries::of(&mut body);
+    assert!(entries.frame().unwrap().foreign);
+    assert!(!entries.frame().unwrap().foreign);
+}
+
+#[test]
 fn offloads_are_read_at_every_length() {
     let header: Vec<u8> = [&[1, 1][..], &[0; 4], &34_u16.to_ne_bytes(), &16_u16.to_ne_bytes()].concat();
     let full = Offloads::read(&header);

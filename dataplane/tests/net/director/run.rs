@@ -382,6 +382,23 @@ fn a_host_that_would_answer_or_forward_itself_is_warned_about() {
 }
 
 #[test]
+fn what_is_addressed_to_another_host_is_left_to_it() {
+    isolated(|| {
+        let host = Host::new();
+        host.install(&table(None, &FOUR, 0).encode());
+        for mode in ["af-packet", "pnet"] {
+            let director = host.run(&format!("workers: 1\nmode: {mode}"), &[]);
+            let mut flooded = syn(1);
+            flooded[..6].copy_from_slice(&[2, 0, 0, 0, 0, 0x55]);
+            host.sender().send(&[flooded]);
+            let status = director.until("it is seen", |status| status["driver"]["foreign"] == 1);
+            assert_eq!(status["encapsulated"], 0, "{mode}");
+            director.stop();
+        }
+    });
+}
+
+#[test]
 fn the_host_itself_says_nothing_to_clients() {
     isolated(|| {
         let host = Host::new();
