@@ -46,12 +46,14 @@
 mod bound;
 mod digests;
 mod ranker;
+mod rankings;
 mod scan;
 mod set;
 mod simd;
 
 pub use digests::DigestSet;
 pub use ranker::Ranker;
+pub use rankings::{Change, Rankings};
 pub use set::NodeSet;
 pub use simd::Isa;
 

@@ -28,6 +28,9 @@ const GROUP: usize = 4;
 /// Lanes when nodes, not keys, stand side by side.
 const NODE_LANES: usize = 8;
 
+/// Cells or keys whose hits are gathered in one word.
+const BLOCK: usize = 64;
+
 /// One 64-bit word a key.
 pub(super) type Lanes = [u64; LANES];
 
@@ -186,6 +189,46 @@ fn scores<>(seeds: &[u64], key: u64, out: &mut [u64]) -> () {
         *cell = mix(key ^ seed);
     }
 }
+}
+
+for_every_isa! {
+/// Positions of the keys for which a newcomer's [`quick_bound`] is not above the ceiling, but for `slack`.
+fn not_above<>(keys: &[u64], ceilings: &[f64], seed: u64, inverse: f64, slack: f64) -> Vec<u32> {
+    let mut found = Vec::new();
+    let blocks = keys.chunks(BLOCK).zip(ceilings.chunks(BLOCK)).zip((0u32..).step_by(BLOCK));
+    for ((keys, ceilings), start) in blocks {
+        let mut hits = 0u64;
+        for (bit, (key, ceiling)) in keys.iter().zip(ceilings).enumerate() {
+            hits |= u64::from(quick_bound(key ^ seed, inverse) <= ceiling + slack) << bit;
+        }
+        push_hits(&mut found, start, hits);
+    }
+    found
+}
+}
+
+for_every_isa! {
+/// Positions of the cells that hold `wanted`.
+fn positions_of<>(cells: &[u32], wanted: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for (cells, start) in cells.chunks(BLOCK).zip((0u32..).step_by(BLOCK)) {
+        let mut hits = 0u64;
+        for (bit, cell) in cells.iter().enumerate() {
+            hits |= u64::from(*cell == wanted) << bit;
+        }
+        push_hits(&mut found, start, hits);
+    }
+    found
+}
+}
+
+/// Appends `start` plus the number of each bit that is set.
+#[inline]
+fn push_hits(found: &mut Vec<u32>, start: u32, mut hits: u64) {
+    while hits != 0 {
+        found.push(start + hits.trailing_zeros());
+        hits &= hits - 1;
+    }
 }
 
 /// `sort_key` with `slot` in the bits of `mask`.
