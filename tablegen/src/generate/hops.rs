@@ -28,6 +28,7 @@ pub struct HopRule {
     facts: Vec<Fact>,
     max_hops: usize,
     spread_zones: bool,
+    terms: Terms,
 }
 
 /// What the rule needs to know of one backend.
@@ -51,10 +52,10 @@ pub struct Scratch {
 impl HopRule {
     /// Positions in rankings and lists refer to `backends`.
     pub fn new(backends: &[Backend], max_hops: u8, spread_zones: bool) -> Self {
-        let accepts = acceptance(backends);
+        let terms = Terms::of(backends);
         let mut zones: HashMap<&str, usize> = HashMap::new();
         let fact = |backend| Fact {
-            accepts: accepts(backend),
+            accepts: terms.accept(backend),
             state: backend.state,
             up: backend.health == Health::Up,
             zone: backend.zone.as_deref().map_or(0, |zone| {
@@ -62,7 +63,19 @@ impl HopRule {
                 *zones.entry(zone).or_insert(next)
             }),
         };
-        Self { facts: backends.iter().map(fact).collect(), max_hops: max_hops.into(), spread_zones }
+        Self { facts: backends.iter().map(fact).collect(), max_hops: max_hops.into(), spread_zones, terms }
+    }
+
+    /// Does the table as a whole accept on the same terms?
+    pub(super) fn accepts_like(&self, other: &Self) -> bool {
+        self.terms == other.terms
+    }
+
+    /// How many of a ranking's first most rows will ask for. More may be asked for at any row.
+    pub fn depth(&self) -> usize {
+        let at_rest =
+            |fact: &Fact| matches!((fact.state, fact.up), (State::Active, true) | (State::Inactive, _));
+        if self.spread_zones || !self.facts.iter().all(at_rest) { 4 } else { 2 }
     }
 
     /// The hop list of a row. `ranking` gives the candidates in the row's order of preference, `former` its former
@@ -143,14 +156,25 @@ fn push_new(list: &mut Vec<u16>, one: u16) {
     }
 }
 
-/// Who accepts in this table: the strictest of three answers by which anybody does.
-fn acceptance(backends: &[Backend]) -> fn(&Backend) -> bool {
-    let in_service = |backend: &Backend| matches!(backend.state, State::Active | State::Filling);
-    if backends.iter().any(Backend::accepts) {
-        Backend::accepts
-    } else if backends.iter().any(in_service) {
-        in_service
-    } else {
-        Backend::is_candidate
+/// Who accepts in a table: the strictest terms on which anybody does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Terms {
+    InServiceAndUp,
+    InService,
+    Candidate,
+}
+
+impl Terms {
+    fn of(backends: &[Backend]) -> Self {
+        let on = |terms: &Self| backends.iter().any(|backend| terms.accept(backend));
+        [Self::InServiceAndUp, Self::InService].into_iter().find(on).unwrap_or(Self::Candidate)
+    }
+
+    fn accept(self, backend: &Backend) -> bool {
+        match self {
+            Self::InServiceAndUp => backend.accepts(),
+            Self::InService => matches!(backend.state, State::Active | State::Filling),
+            Self::Candidate => backend.is_candidate(),
+        }
     }
 }

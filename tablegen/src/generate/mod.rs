@@ -9,21 +9,25 @@
 //! Rows are independent of each other, so threads share nothing and their number never shows in the result.
 
 pub mod hops;
+mod incremental;
 mod lineage;
 pub mod ranking;
 
+pub use incremental::Incremental;
 pub use lineage::History;
 
 use crate::config::TableSpec;
-use common::backend::Backend;
 use common::table::{ForwardingTable, Lists, Table, TableError};
 use hops::{HopRule, Scratch};
 use lineage::Former;
-use ranking::Ranking;
+use ranking::{Ranking, RowRanker};
 use rayon::prelude::*;
 
 /// Rows that a thread takes at a time: long enough to hide the hand-over, short enough to share 65,536 rows evenly.
 const ROWS_A_TASK: usize = 1_024;
+
+/// A cell beyond the end of a list.
+const UNUSED: u16 = u16::MAX;
 
 /// A table, and what its operator should know of how it came about.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,13 +47,25 @@ pub fn generate(specs: &[TableSpec], history: History<'_>) -> Result<Generated, 
     Ok(Generated { table: ForwardingTable::new(history.parent(), tables)?, warnings })
 }
 
-fn table(spec: &TableSpec, history: History<'_>, warnings: &mut Vec<String>) -> Table {
+/// Builds one table, which is not checked before it is sealed with the others.
+pub fn table(spec: &TableSpec, history: History<'_>, warnings: &mut Vec<String>) -> Table {
+    let mut table = empty(spec);
+    let former = history.of(spec, &table.backends, warnings);
+    let task = Task {
+        rule: &HopRule::new(&table.backends, spec.max_hops, spec.spread_zones),
+        ranking: &Ranking::new(spec, &table.backends),
+        former: former.as_ref(),
+    };
+    task.fill(&mut table.hops, &mut table.lineage);
+    table
+}
+
+/// A table whose rows are still to be filled.
+fn empty(spec: &TableSpec) -> Table {
     let mut backends = spec.backends.clone();
     backends.sort_by(|a, b| a.id.cmp(&b.id));
     let mut binds = spec.binds.clone();
     binds.sort_unstable();
-    let former = history.of(spec, &backends, warnings);
-    let (hops, lineage) = rows(spec, &backends, former.as_ref());
     Table {
         name: spec.name.clone(),
         max_hops: spec.max_hops,
@@ -61,58 +77,70 @@ fn table(spec: &TableSpec, history: History<'_>, warnings: &mut Vec<String>) -> 
         spread_zones: spec.spread_zones,
         backends,
         binds,
-        hops,
-        lineage,
+        hops: Lists::empty(spec.rows, spec.max_hops),
+        lineage: Lists::empty(spec.rows, spec.max_hops.saturating_sub(1)),
     }
-}
-
-/// Hop lists and lineage of all rows.
-fn rows(spec: &TableSpec, backends: &[Backend], former: Option<&Former<'_>>) -> (Lists, Lists) {
-    let mut hops = Lists::empty(spec.rows, spec.max_hops);
-    let mut lineage = Lists::empty(spec.rows, spec.max_hops.saturating_sub(1));
-    let task = Task {
-        rule: &HopRule::new(backends, spec.max_hops, spec.spread_zones),
-        ranking: &Ranking::new(spec, backends),
-        former,
-    };
-    let widths = (hops.width(), lineage.width());
-    let chunks = hops.cells_mut().par_chunks_mut(ROWS_A_TASK * widths.0);
-    let chunks = chunks.zip(lineage.cells_mut().par_chunks_mut(ROWS_A_TASK * widths.1));
-    chunks.enumerate().for_each(|(at, (hops, lineage))| {
-        let rows = hops.chunks_exact_mut(widths.0).zip(lineage.chunks_exact_mut(widths.1));
-        task.run((at * ROWS_A_TASK..).zip(rows));
-    });
-    (hops, lineage)
 }
 
 /// What every thread reads.
 #[derive(Clone, Copy)]
 struct Task<'a> {
     rule: &'a HopRule,
-    ranking: &'a Ranking,
+    ranking: &'a Ranking<'a>,
     former: Option<&'a Former<'a>>,
 }
 
 impl Task<'_> {
-    fn run<'r>(self, rows: impl Iterator<Item = (usize, (&'r mut [u16], &'r mut [u16]))>) {
-        let mut ranker = self.ranking.ranker();
-        let mut scratch = Scratch::default();
-        let mut former = Vec::new();
-        for (row, (hops, lineage)) in rows {
-            #[expect(clippy::cast_possible_truncation, reason = "tables have at most 2²² rows")]
-            let row = row as u32;
-            if let Some(all) = self.former {
-                all.collect(row, &mut former);
-            }
-            let list = self.rule.list(&former, ranker.rank(row), &mut scratch);
-            let primary = list.first().copied();
-            fill(hops, list.iter().copied());
-            fill(lineage, former.iter().copied().filter(|one| Some(*one) != primary));
+    /// All rows, shared among threads. Gives those that were asked for more of their ranking than was at hand.
+    fn fill(self, hops: &mut Lists, lineage: &mut Lists) -> Vec<u32> {
+        let widths = (hops.width(), lineage.width());
+        let chunks = hops.cells_mut().par_chunks_mut(ROWS_A_TASK * widths.0);
+        let chunks = chunks.zip(lineage.cells_mut().par_chunks_mut(ROWS_A_TASK * widths.1)).enumerate();
+        let deep = chunks.map_init(
+            || self.worker(),
+            |worker, (at, (hops, lineage))| {
+                #[expect(clippy::cast_possible_truncation, reason = "tables have at most 2²² rows")]
+                let start = (at * ROWS_A_TASK) as u32;
+                let rows = hops.chunks_exact_mut(widths.0).zip(lineage.chunks_exact_mut(widths.1));
+                worker.ranker.prepare(start, rows.len(), self.rule.depth());
+                let deep = (start..)
+                    .zip(rows)
+                    .filter_map(|(row, cells)| self.row(row, worker, cells).then_some(row));
+                deep.collect::<Vec<u32>>()
+            },
+        );
+        deep.flatten_iter().collect()
+    }
+
+    fn worker(&self) -> Worker<'_> {
+        Worker { ranker: self.ranking.ranker(), scratch: Scratch::default(), former: Vec::new() }
+    }
+
+    /// One row: was it asked for more of its ranking than was at hand?
+    #[inline]
+    fn row(self, row: u32, worker: &mut Worker<'_>, (hops, lineage): (&mut [u16], &mut [u16])) -> bool {
+        let Worker { ranker, scratch, former } = worker;
+        if let Some(all) = self.former {
+            all.collect(row, former);
         }
+        let list = self.rule.list(former, ranker.rank(row), scratch);
+        let primary = list.first().copied();
+        fill(hops, list.iter().copied());
+        fill(lineage, former.iter().copied().filter(|one| Some(*one) != primary));
+        ranker.was_deep()
     }
 }
 
-/// Cells beyond the list keep the value of an unused one.
+/// What every thread has of its own.
+#[derive(Debug)]
+struct Worker<'a> {
+    ranker: RowRanker<'a>,
+    scratch: Scratch,
+    former: Vec<u16>,
+}
+
+/// Writes a list and marks the cells beyond it as unused.
 fn fill(cells: &mut [u16], list: impl Iterator<Item = u16>) {
-    cells.iter_mut().zip(list).for_each(|(cell, one)| *cell = one);
+    let mut list = list.fuse();
+    cells.iter_mut().for_each(|cell| *cell = list.next().unwrap_or(UNUSED));
 }

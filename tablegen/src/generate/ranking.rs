@@ -1,96 +1,201 @@
 //! The order in which a row prefers its backends: the seam between the generator and [`common::hrw`].
+//!
+//! Most rows need the first two of their ranking and nothing else, so many rows' first few are found in one vectorised
+//! pass, or known from an earlier build ([`Kept`]); a row that asks for more is ranked in full.
 
 use crate::config::TableSpec;
 use common::backend::Backend;
-use common::hash::{SipKey, hash_bytes};
-use common::hrw::{Node, NodeSet, Ranker};
-use common::table::{self, Seed};
+use common::hash::{Prefix, SipKey};
+use common::hrw::{DigestSet, Node, NodeSet, Ranker, Rankings};
+use common::table;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 /// Ranks the candidates of one table for any of its rows.
-#[derive(Clone, Debug)]
-pub struct Ranking {
-    nodes: NodeSet,
+#[derive(Debug)]
+pub struct Ranking<'k> {
+    backends: &'k [Backend],
+    /// Made when it is first asked for: with kept rankings it seldom is.
+    nodes: OnceLock<NodeSet>,
     /// Position among all backends of each node.
     positions: Vec<u16>,
     key: Key,
+    kept: Option<Kept<'k>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Key {
-    Hrw(Seed),
-    /// The nodes' addresses, as GLB hashes them.
-    Glb(SipKey, Vec<IpAddr>),
+    Hrw(Prefix),
+    /// With the nodes' addresses, as GLB hashes them.
+    Glb(DigestSet, Vec<IpAddr>),
 }
 
-impl Ranking {
+/// The first few of every row, from an earlier build.
+#[derive(Clone, Debug)]
+pub(super) struct Kept<'k> {
+    pub(super) rankings: &'k Rankings,
+    /// Position among all backends, by handle.
+    pub(super) positions: Vec<u16>,
+}
+
+impl<'k> Ranking<'k> {
     /// `backends` are those of the table, in its order; positions refer to them.
-    pub fn new(spec: &TableSpec, backends: &[Backend]) -> Self {
-        let candidates = (0u16..).zip(backends).filter(|(_, backend)| backend.is_candidate());
-        let (positions, candidates): (Vec<u16>, Vec<&Backend>) = candidates.unzip();
-        let nodes: Vec<Node> = candidates.iter().map(|backend| node(backend)).collect();
+    pub fn new(spec: &TableSpec, backends: &'k [Backend]) -> Self {
+        let (positions, candidates): (Vec<u16>, Vec<&Backend>) = candidates(backends).unzip();
         let key = match spec.ranking {
-            table::Ranking::Hrw => Key::Hrw(spec.seed),
+            table::Ranking::Hrw => Key::Hrw(Prefix::new(&spec.seed.0)),
             table::Ranking::Glb => {
-                let addresses = candidates.iter().map(|backend| backend.address).collect();
-                Key::Glb(SipKey::new(spec.seed.0), addresses)
+                let addresses: Vec<IpAddr> = candidates.iter().map(|backend| backend.address).collect();
+                Key::Glb(DigestSet::new(SipKey::new(spec.seed.0), &addresses), addresses)
             }
         };
-        Self { nodes: NodeSet::new(&nodes), positions, key }
+        Self { backends, nodes: OnceLock::new(), positions, key, kept: None }
+    }
+
+    pub(super) fn with_kept(self, kept: Kept<'k>) -> Self {
+        Self { kept: Some(kept), ..self }
     }
 
     /// For one thread, to rank row after row.
     pub fn ranker(&self) -> RowRanker<'_> {
-        RowRanker { ranking: self, ranker: Ranker::new(&self.nodes) }
+        RowRanker { ranking: self, ranker: None, depth: 0, start: 0, first: Vec::new(), deep: false }
+    }
+
+    fn nodes(&self) -> &NodeSet {
+        self.nodes.get_or_init(|| {
+            let nodes: Vec<Node> = candidates(self.backends).map(|(_, backend)| node(backend)).collect();
+            NodeSet::new(&nodes)
+        })
+    }
+
+    /// The first `depth` nodes of the rows from `start` on.
+    pub(super) fn first(&self, start: u32, depth: usize, first: &mut [u32]) {
+        match &self.key {
+            Key::Hrw(seed) => {
+                let count = first.len() / depth.max(1);
+                let keys: Vec<u64> = (start..).take(count).map(|row| key_hash(*seed, row)).collect();
+                self.nodes().top_many(&keys, depth, first);
+            }
+            Key::Glb(digests, _) => digests.top_many(start, depth, first),
+        }
     }
 }
 
+/// Backends that are ranked, with their positions.
+pub(super) fn candidates(backends: &[Backend]) -> impl Iterator<Item = (u16, &Backend)> {
+    (0u16..).zip(backends).filter(|(_, backend)| backend.is_candidate())
+}
+
+/// The hash that ranks a row.
+pub(super) fn key_hash(seed: Prefix, row: u32) -> u64 {
+    seed.hash(&row.to_le_bytes())
+}
+
 /// A weight that is none was refused with the configuration, and is again when the table is sealed.
-fn node(backend: &Backend) -> Node {
+pub(super) fn node(backend: &Backend) -> Node {
     let node = Node::weighted(backend.id.as_str(), backend.effective_weight());
     node.unwrap_or_else(|_| Node::new(backend.id.as_str()))
 }
 
-/// Ranks one row after another without allocating.
-#[derive(Clone, Debug)]
+/// Ranks one row after another.
+#[derive(Debug)]
 pub struct RowRanker<'a> {
-    ranking: &'a Ranking,
-    ranker: Ranker<'a>,
+    ranking: &'a Ranking<'a>,
+    /// Made for the first row that needs it.
+    ranker: Option<Ranker<'a>>,
+    depth: usize,
+    /// The rows whose `first` are at hand.
+    start: u32,
+    first: Vec<u32>,
+    /// Was the last row asked for more than was at hand?
+    deep: bool,
 }
 
-impl RowRanker<'_> {
-    /// Positions of the candidates in the order in which `row` prefers them; each costs when it is asked for.
-    pub fn rank(&mut self, row: u32) -> impl Iterator<Item = u16> {
-        let Self { ranking, ranker } = self;
-        match &ranking.key {
-            Key::Hrw(seed) => ranker.start(hash_bytes(&seed.row_key(row))),
-            Key::Glb(seed, addresses) => {
-                let row_seed = glb_row_seed(*seed, row);
-                ranker.start_with(|at| addresses.get(at).map_or(0, |a| glb_score(*seed, row_seed, *a)));
-            }
+impl<'a> RowRanker<'a> {
+    /// Gets the first `depth` of `count` rows ready. Any other row can be ranked too, at a price.
+    pub fn prepare(&mut self, start: u32, count: usize, depth: usize) {
+        if self.ranking.kept.is_none() {
+            self.depth = depth;
+            self.start = start;
+            self.first.resize(count * self.depth, NodeSet::NONE);
+            self.ranking.first(start, self.depth, &mut self.first);
         }
-        std::iter::from_fn(|| ranker.next_node()).filter_map(|at| ranking.positions.get(at).copied())
+    }
+
+    /// Positions of the candidates in the order in which `row` prefers them; each costs when it is asked for.
+    pub fn rank(&mut self, row: u32) -> Order<'a, '_> {
+        self.deep = false;
+        let Self { ranking, ranker, deep, .. } = self;
+        let (known, positions): (&[u32], &[u16]) = match &ranking.kept {
+            Some(kept) => (kept.rankings.first(row), &kept.positions),
+            None => {
+                let at = row.wrapping_sub(self.start) as usize * self.depth;
+                let cells = self.first.get(at..at + self.depth).unwrap_or_default();
+                let count = self.depth.min(ranking.positions.len()).min(cells.len());
+                (cells.get(..count).unwrap_or_default(), &ranking.positions)
+            }
+        };
+        Order { known: known.iter(), positions, given: 0, rest: Rest { ranking, ranker, row, deep } }
+    }
+
+    /// Was the row ranked last asked for more than was known of it?
+    pub(super) const fn was_deep(&self) -> bool {
+        self.deep
     }
 }
 
-/// GLB's seed of a row: eight octets.
-pub fn glb_row_seed(seed: SipKey, row: u32) -> [u8; 8] {
-    seed.hash(&row.to_be_bytes()).to_le_bytes()
+/// A row's candidates, most preferred first.
+#[derive(Debug)]
+pub struct Order<'a, 'r> {
+    known: std::slice::Iter<'r, u32>,
+    positions: &'r [u16],
+    given: usize,
+    rest: Rest<'a, 'r>,
 }
 
-/// GLB takes the lowest digest, compared octet by octet; the highest of these numbers is the same one.
-pub fn glb_score(seed: SipKey, row_seed: [u8; 8], address: IpAddr) -> u64 {
-    let mut message = [0; 24];
-    let (head, tail) = message.split_at_mut(8);
-    head.copy_from_slice(&row_seed);
-    let length = match address {
-        IpAddr::V4(v4) => copy(tail, &v4.octets()),
-        IpAddr::V6(v6) => copy(tail, &v6.octets()),
-    };
-    !seed.hash(message.get(..8 + length).unwrap_or_default()).swap_bytes()
+impl Iterator for Order<'_, '_> {
+    type Item = u16;
+
+    #[inline]
+    fn next(&mut self) -> Option<u16> {
+        match self.known.next() {
+            Some(at) => {
+                self.given += 1;
+                self.positions.get(*at as usize).copied()
+            }
+            None => self.rest.next(self.given),
+        }
+    }
 }
 
-fn copy(to: &mut [u8], from: &[u8]) -> usize {
-    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-    from.len()
+/// What comes after the part of a ranking that is known.
+#[derive(Debug)]
+struct Rest<'a, 'r> {
+    ranking: &'a Ranking<'a>,
+    ranker: &'r mut Option<Ranker<'a>>,
+    row: u32,
+    deep: &'r mut bool,
+}
+
+impl Rest<'_, '_> {
+    /// The next candidate after `given` others.
+    #[cold]
+    fn next(&mut self, given: usize) -> Option<u16> {
+        if given >= self.ranking.positions.len() {
+            return None;
+        }
+        let ranker = self.ranker.get_or_insert_with(|| Ranker::new(self.ranking.nodes()));
+        if !std::mem::replace(self.deep, true) {
+            match &self.ranking.key {
+                Key::Hrw(seed) => ranker.start(key_hash(*seed, self.row)),
+                Key::Glb(digests, addresses) => ranker.start_with(|at| {
+                    addresses.get(at).map_or(0, |address| !digests.digest(self.row, *address))
+                }),
+            }
+            for _ in 0..given {
+                ranker.next_node();
+            }
+        }
+        ranker.next_node().and_then(|at| self.ranking.positions.get(at).copied())
+    }
 }

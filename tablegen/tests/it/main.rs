@@ -5,6 +5,7 @@
 mod diff;
 mod glb;
 mod hops;
+mod incremental;
 mod rollout;
 mod slow;
 mod support;
