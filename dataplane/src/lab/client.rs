@@ -39,6 +39,15 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Adds another crowd's.
+    pub fn add(&mut self, other: &Self) {
+        self.opened += other.opened;
+        self.alive += other.alive;
+        for (why, count) in &other.broken {
+            *self.broken.entry(why.clone()).or_default() += count;
+        }
+    }
+
     /// Connections that broke.
     pub fn broken(&self) -> usize {
         self.broken.values().sum()
@@ -129,6 +138,11 @@ impl Crowd {
         self.connections.drain(..count.min(self.connections.len()));
     }
 
+    /// Closes those of one backend.
+    pub fn close_on(&mut self, backend: &str) {
+        self.connections.retain(|connection| connection.backend != backend);
+    }
+
     /// Number of connections.
     pub fn len(&self) -> usize {
         self.connections.len()
@@ -146,7 +160,7 @@ impl Connection {
             return;
         }
         self.requests += 1;
-        let body = body(seed ^ self.requests << 32);
+        let body = body(seed ^ (self.requests << 32));
         let head = format!("POST /echo HTTP/1.1\r\nHost: lab\r\nContent-Length: {}\r\n\r\n", body.len());
         match self.stream.get_mut().write_all(&[head.as_bytes(), &body].concat()) {
             Ok(()) => self.awaited = Some(body),

@@ -16,4 +16,6 @@ pub mod folder;
 pub mod netns;
 pub mod program;
 pub mod server;
+pub mod service;
 pub mod topology;
+pub mod world;

@@ -60,18 +60,8 @@ impl Namespace {
 
     /// `ip -batch` with these lines.
     pub fn ip(&self, lines: &str) -> anyhow::Result<()> {
-        self.ip_batch("-4", lines)
-    }
-
-    /// `ip -6 -batch` with these lines.
-    pub fn ip6(&self, lines: &str) -> anyhow::Result<()> {
-        self.ip_batch("-6", lines)
-    }
-
-    fn ip_batch(&self, family: &'static str, lines: &str) -> anyhow::Result<()> {
         let batch = lines.to_owned();
-        self.run(move || ip_batch(family, &batch))
-            .with_context(|| format!("in {}: ip {family} {lines}", self.name))
+        self.run(move || ip_batch(&batch)).with_context(|| format!("in {}: ip {lines}", self.name))
     }
 
     /// Writes `value` to `/proc/sys/net/KEY` of the namespace.
@@ -84,8 +74,8 @@ impl Namespace {
         .with_context(|| format!("in {}: {path} = {value}", self.name))
     }
 
-    /// Connects this namespace (`here`) and `other` (`there`) with a pair of Ethernet interfaces whose frames look
-    /// as they would on a wire: no merged segments, no unfinished checksums.
+    /// Connects this namespace (`here`) and `other` (`there`) with a pair of Ethernet interfaces, still down, whose
+    /// frames look as they would on a wire: no merged segments, no unfinished checksums.
     pub fn connect(&self, here: &str, other: &Self, there: &str, mtu: u32) -> anyhow::Result<()> {
         let (pid, fd) = (process::id(), other.file.as_raw_fd());
         self.ip(&format!(
@@ -100,7 +90,6 @@ impl Namespace {
                         .try_for_each(|offload| offload.switch(&name, false))
                 })
                 .with_context(|| format!("in {}: offloads of {interface}", namespace.name))?;
-            namespace.ip(&format!("link set {interface} up"))?;
         }
         Ok(())
     }
@@ -118,9 +107,9 @@ fn live(todo: &Receiver<Job>, ready: &Sender<io::Result<OwnedFd>>) {
     }
 }
 
-fn ip_batch(family: &str, lines: &str) -> anyhow::Result<()> {
+fn ip_batch(lines: &str) -> anyhow::Result<()> {
     let mut command = Command::new("ip");
-    command.args([family, "-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = die_with_parent(&mut command).spawn().context("iproute2 is needed")?;
     if let Some(mut stdin) = child.stdin.take() {
         stdin.write_all(lines.as_bytes())?;

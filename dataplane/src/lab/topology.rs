@@ -125,8 +125,7 @@ impl Network {
         let directors = hosts(Role::Director, size.directors, size.underlay_mtu)?;
         let backends = hosts(Role::Backend, size.backends, size.underlay_mtu)?;
         for backend in &backends {
-            backend.ip(&format!("addr add {VIP}/32 dev lo"))?;
-            backend.ip6(&format!("addr add {VIP6}/128 dev lo nodad"))?;
+            backend.ip(&format!("addr add {VIP}/32 dev lo\naddr add {VIP6}/128 dev lo nodad"))?;
             // The strictest setting that operators have.
             backend.sysctl("ipv4/conf/all/rp_filter", "1")?;
         }
@@ -142,9 +141,9 @@ impl Network {
         };
         let v4 = hops(&|n| director(n).into());
         let v6 = hops(&|n| Role::Director.v6(n, 2).into());
-        self.router.ip(&format!("route replace {VIP}/32{v4}"))?;
         // IPv6 routes with several next hops are added to, not replaced as a whole.
-        self.router.ip6(&format!("route flush {VIP6}/128\nroute add {VIP6}/128{v6}"))
+        self.router
+            .ip(&format!("route replace {VIP}/32{v4}\nroute flush {VIP6}/128\nroute add {VIP6}/128{v6}"))
     }
 }
 
@@ -158,10 +157,13 @@ fn host(router: &Namespace, role: Role, number: u8, mtu: u32) -> anyhow::Result<
     let addresses =
         |end: u8| (format!("{}/30", role.v4(number, end)), format!("{}/64", role.v6(number, end)));
     let ((v4, v6), (our_v4, our_v6)) = (addresses(2), addresses(1));
-    router.ip(&format!("addr add {our_v4} dev {port}"))?;
-    router.ip6(&format!("addr add {our_v6} dev {port} nodad"))?;
+    router.ip(&format!(
+        "link set {port} up\naddr add {our_v4} dev {port}\naddr add {our_v6} dev {port} nodad"
+    ))?;
     let (gateway, gateway_v6) = (role.v4(number, 1), role.v6(number, 1));
-    host.ip(&format!("addr add {v4} dev eth0\nroute add default via {gateway}"))?;
-    host.ip6(&format!("addr add {v6} dev eth0 nodad\nroute add default via {gateway_v6}"))?;
+    host.ip(&format!(
+        "link set eth0 up\naddr add {v4} dev eth0\naddr add {v6} dev eth0 nodad\n\
+         route add default via {gateway}\nroute add default via {gateway_v6}"
+    ))?;
     Ok(host)
 }

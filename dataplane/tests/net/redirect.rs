@@ -13,24 +13,28 @@ use etherparse::{IpNumber, Ipv4Header, PacketBuilder};
 const CLIENT: [u8; 4] = [198, 51, 100, 2];
 const GUE: u16 = 19_523;
 
-struct Bench {
-    network: Network,
-    redirector: Redirector,
+pub(crate) struct Bench {
+    pub(crate) network: Network,
+    pub(crate) redirector: Redirector,
 }
 
 /// One director that sends what the test gives it, one redirector on backend 0, and hosts that only listen.
-fn bench(extra: &str) -> Bench {
+pub(crate) fn bench(extra: &str) -> Bench {
     let network = Network::new(Size { clients: 1, directors: 1, backends: 3, underlay_mtu: 1_600 }).unwrap();
-    let text = format!(
-        "version: 1\ndirectors: [10.1.0.0/16, \"2001:db8:d::/48\"]\nbackends: [10.2.0.0/16, \"2001:db8:b::/48\"]\n\
-         vips: [{VIP}, \"{VIP6}\"]\nmax_hops: 4\n{extra}"
-    );
-    let config = RedirectConfig::parse("test", &text).unwrap();
+    let config = config(extra);
     let redirector = network.backends[0].run(move || Redirector::start(config)).unwrap();
     Bench { network, redirector }
 }
 
-fn gue(inner: &[u8], next_hop: u8, hops: &[IpAddr]) -> Vec<u8> {
+pub(crate) fn config(extra: &str) -> RedirectConfig {
+    let text = format!(
+        "version: 1\ndirectors: [10.1.0.0/16, \"2001:db8:d::/48\"]\nbackends: [10.2.0.0/16, \"2001:db8:b::/48\"]\n\
+         vips: [{VIP}, \"{VIP6}\"]\nmax_hops: 4\n{extra}"
+    );
+    RedirectConfig::parse("test", &text).unwrap()
+}
+
+pub(crate) fn gue(inner: &[u8], next_hop: u8, hops: &[IpAddr]) -> Vec<u8> {
     let protocol = if inner[0] >> 4 == 4 { 4 } else { 41 };
     let v6 = hops.iter().any(IpAddr::is_ipv6);
     let count = u8::try_from(hops.len()).unwrap();
