@@ -86,10 +86,10 @@ fn network() -> (Namespace, Namespace) {
     client.connect("wire", &server, "wire", 1_500).unwrap();
     client.ip("addr add 198.51.100.2/24 dev wire\nroute add 203.0.113.10 via 198.51.100.1").unwrap();
     client
-        .ip6("addr add 2001:db8:c::2/64 dev wire nodad\nroute add 2001:db8:1::10 via 2001:db8:c::1")
+        .ip("addr add 2001:db8:c::2/64 dev wire nodad\nroute add 2001:db8:1::10 via 2001:db8:c::1")
         .unwrap();
     server.ip("addr add 198.51.100.1/24 dev wire\naddr add 203.0.113.10/32 dev lo").unwrap();
-    server.ip6("addr add 2001:db8:c::1/64 dev wire nodad\naddr add 2001:db8:1::10/128 dev lo nodad").unwrap();
+    server.ip("addr add 2001:db8:c::1/64 dev wire nodad\naddr add 2001:db8:1::10/128 dev lo nodad").unwrap();
     (client, server)
 }
 
