@@ -7,6 +7,7 @@ mod build;
 mod check;
 mod diff;
 mod import;
+mod verify;
 
 use crate::config::ConfigError;
 use crate::glb::{ExportError, ImportError};
@@ -32,6 +33,8 @@ enum Command {
     Import(import::Args),
     /// Show what changes from one table to the next, and whether it is safe
     Diff(diff::Args),
+    /// Prove a table by computing it a second time, another way
+    Verify(verify::Args),
 }
 
 impl Cli {
@@ -42,6 +45,7 @@ impl Cli {
             Command::Check(args) => args.run(),
             Command::Import(args) => args.run(),
             Command::Diff(args) => args.run(),
+            Command::Verify(args) => args.run(),
         }
     }
 }

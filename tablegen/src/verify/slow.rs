@@ -224,7 +224,7 @@ struct Scored {
     weighted: f64,
 }
 
-fn weight(backend: &Backend) -> f64 {
+pub(super) fn weight(backend: &Backend) -> f64 {
     match backend.state {
         State::Filling => backend.weight * f64::from(backend.fill) / 100.0,
         _ => backend.weight,
@@ -238,7 +238,7 @@ fn weighted(score: u64, weight: f64) -> f64 {
 }
 
 /// Who may own rows: the first of three rules by which anybody may.
-fn accepts(backends: &[Backend]) -> Vec<bool> {
+pub(super) fn accepts(backends: &[Backend]) -> Vec<bool> {
     let serves = |one: &Backend| one.state == State::Active || one.state == State::Filling;
     let rules: [Vec<bool>; 3] = [
         backends.iter().map(|one| serves(one) && one.health == Health::Up).collect(),

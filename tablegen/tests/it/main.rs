@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod diff;
+mod faults;
 mod glb;
 mod hops;
 mod incremental;

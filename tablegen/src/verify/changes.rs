@@ -1,0 +1,161 @@
+//! Minimality, survival and balance, counted on the rows as they stand in two files.
+
+use super::slow::{accepts, weight};
+use super::{Finding, Reason};
+use common::backend::{Backend, Health, State};
+use common::table::Table;
+use std::collections::BTreeMap;
+
+/// The outcome.
+#[derive(Default)]
+pub(super) struct Changes {
+    pub(super) moved: u32,
+    pub(super) unnecessary: u32,
+    pub(super) may_hold: u32,
+    pub(super) reachable: u32,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Standard deviations that a backend's rows may lie off its share: one table in 500 million is farther off by chance.
+const SIGMAS: f64 = 6.0;
+
+/// Compares owners and hops of `new` with those of its parent, by id.
+pub(super) fn count(new: &Table, old: Option<&Table>, settled: bool) -> Changes {
+    let Some(old) = old else { return Changes::default() };
+    let mut changes = Changes::default();
+    let [was, is] = [old, new].map(Roles::new);
+    let mut unnecessary = First::default();
+    let mut lost = BTreeMap::<String, First>::new();
+    for row in 0..old.rows().max(new.rows()) {
+        let (old_row, new_row) = (row % old.rows(), row % new.rows());
+        let [before, after] =
+            [(old, old_row), (new, new_row)].map(|(table, row)| ids(table, table.hops.get(row)));
+        if let (Some(from), Some(to)) = (before.first(), after.first())
+            && from != to
+        {
+            changes.moved += 1;
+            let reason = is.weight(from) < was.weight(from) || is.weight(to) > was.weight(to);
+            unnecessary.count(!reason, || format!("row {row} moved from {from} to {to}"));
+        }
+        let lineage = ids(old, old.lineage.get(old_row));
+        for (at, id) in before.iter().enumerate() {
+            let held = at == 0 || (!settled && (lineage.contains(id) || was.passed_over(id)));
+            let safe =
+                if is.is_candidate(id) { after.contains(id) && !rehashed(old, new) } else { !was.serves(id) };
+            if held && is.is_candidate(id) | !safe {
+                changes.may_hold += 1;
+                changes.reachable += u32::from(safe);
+                lost.entry((*id).to_owned()).or_default().count(!safe, || {
+                    format!("{id} may hold connections of row {row}, whose hops are [{}]", after.join(" "))
+                });
+            }
+        }
+    }
+    changes.unnecessary = unnecessary.rows;
+    let comparable = old.seed == new.seed && old.ranking == new.ranking && old.rows() == new.rows();
+    if comparable && unnecessary.rows > 0 {
+        changes.findings.push(unnecessary.finding(Reason::Unnecessary, new));
+    }
+    let lost = lost.into_values().filter(|lost| lost.rows > 0);
+    changes.findings.extend(lost.map(|lost| lost.finding(Reason::AtRisk, new)));
+    changes
+}
+
+/// Are flows looked up in other rows than before?
+fn rehashed(old: &Table, new: &Table) -> bool {
+    let fields = [new.hash_fields, new.alt_hash_fields];
+    old.hash_key != new.hash_key || !fields.contains(&old.hash_fields)
+}
+
+/// Rows that show something, and the first of them in words.
+#[derive(Default)]
+struct First {
+    rows: u32,
+    text: String,
+}
+
+impl First {
+    fn count(&mut self, shows: bool, text: impl FnOnce() -> String) {
+        if shows && self.rows == 0 {
+            self.text = text();
+        }
+        self.rows += u32::from(shows);
+    }
+
+    fn finding(self, reason: Reason, table: &Table) -> Finding {
+        let Self { rows, text } = self;
+        let text = if rows > 1 { format!("{rows} rows; {text}") } else { text };
+        Finding { reason, table: table.name.clone(), rows, text }
+    }
+}
+
+fn ids<'t>(table: &'t Table, list: &[u16]) -> Vec<&'t str> {
+    list.iter().filter_map(|at| table.backend(*at)).map(|one| one.id.as_str()).collect()
+}
+
+/// What the backends of one table are there for, by id.
+struct Roles<'t> {
+    by_id: BTreeMap<&'t str, (&'t Backend, bool)>,
+}
+
+impl<'t> Roles<'t> {
+    fn new(table: &'t Table) -> Self {
+        let owns = accepts(&table.backends);
+        let all = table.backends.iter().zip(owns);
+        Self { by_id: all.map(|(one, owns)| (one.id.as_str(), (one, owns))).collect() }
+    }
+
+    /// The weight with which it competes for rows.
+    fn weight(&self, id: &str) -> f64 {
+        self.by_id.get(id).filter(|(_, owns)| *owns).map_or(0.0, |(one, _)| weight(one))
+    }
+
+    fn is_candidate(&self, id: &str) -> bool {
+        self.by_id.get(id).is_some_and(|(one, _)| one.state != State::Inactive)
+    }
+
+    fn passed_over(&self, id: &str) -> bool {
+        self.by_id.get(id).is_some_and(|(one, _)| one.state == State::Draining || one.health == Health::Down)
+    }
+
+    fn serves(&self, id: &str) -> bool {
+        let serves =
+            |one: &Backend| matches!(one.state, State::Active | State::Filling) && one.health == Health::Up;
+        self.by_id.get(id).is_some_and(|(one, _)| serves(one))
+    }
+}
+
+/// The backend whose rows lie farthest off its share, in standard deviations of a fair draw.
+pub(super) fn balance(table: &Table) -> (Option<(String, f64)>, Option<Finding>) {
+    let owns = accepts(&table.backends);
+    let weights: Vec<f64> =
+        table.backends.iter().zip(owns).map(|(one, owns)| if owns { weight(one) } else { 0.0 }).collect();
+    let sum: f64 = weights.iter().sum();
+    let mut owned = BTreeMap::<u16, u32>::new();
+    for primary in table.hops.iter().filter_map(|list| list.first()) {
+        *owned.entry(*primary).or_default() += 1;
+    }
+    let rows = f64::from(table.rows());
+    let off = |(at, weight): (u16, &f64)| {
+        let share = weight / sum;
+        let expected = rows * share;
+        let sigma = (expected * (1.0 - share)).sqrt();
+        let off = f64::from(owned.get(&at).copied().unwrap_or(0)) - expected;
+        // One backend alone owns all; one that may own none owns none.
+        let sigmas = if sigma > 0.0 { off / sigma } else { off };
+        (at, sigmas)
+    };
+    let farthest = (0u16..).zip(&weights).map(off).max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()));
+    let Some((at, sigmas)) = farthest.filter(|_| sum > 0.0) else { return (None, None) };
+    let id = table.backend(at).map_or("?", |one| one.id.as_str());
+    let finding = (sigmas.abs() > SIGMAS).then(|| Finding {
+        reason: Reason::Balance,
+        table: table.name.clone(),
+        rows: 0,
+        text: format!(
+            "{id} owns {} rows, {sigmas:+.1} σ off its share",
+            owned.get(&at).copied().unwrap_or(0)
+        ),
+    });
+    (Some((id.to_owned(), sigmas)), finding)
+}
