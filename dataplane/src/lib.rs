@@ -14,3 +14,4 @@ pub mod replay;
 pub mod route;
 pub mod sys;
 pub mod wire;
+pub mod xdp;

@@ -24,7 +24,7 @@ use crate::wire::{
 };
 
 /// Octets before the hops of a packet to an IPv4 backend.
-pub(super) const FIXED_V4: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN + gue::FIXED_LEN;
+pub(crate) const FIXED_V4: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN + gue::FIXED_LEN;
 /// The same for an IPv6 backend.
 pub(super) const FIXED_V6: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN + udp::HEADER_LEN + gue::FIXED_LEN;
 /// Octets of the largest IP packet and a link header with two tags.
@@ -76,6 +76,18 @@ pub(super) struct Template<const FIXED: usize, const ADDRESS: usize> {
     pub(super) head: [u8; FIXED],
     pub(super) address: [u8; ADDRESS],
     pub(super) way: Way,
+}
+
+/// The prebuilt part of what is sent to one backend over IPv4, for the kernel program.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Head<'a> {
+    /// Link, IPv4, UDP and GUE headers up to the hops; lengths, source port and hop count are zero, and the checksum
+    /// is that of the IPv4 header as it stands.
+    pub(crate) octets: &'a [u8; FIXED_V4],
+    /// The backend.
+    pub(crate) address: Ipv4Addr,
+    /// Whether it is reached over a link.
+    pub(crate) linked: bool,
 }
 
 /// Whether and how the backend can be reached.
@@ -139,6 +151,16 @@ impl Pipeline {
     /// so second chances of the other are lost there.
     pub fn mixed_tables(&self) -> impl Iterator<Item = usize> {
         self.shared.forwarding.tables().iter().enumerate().filter(|(_, t)| is_mixed(t)).map(|(at, _)| at)
+    }
+
+    /// The prebuilt headers of all backends, table after table: nothing for a backend with an IPv6 address.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = Option<Head<'_>>> {
+        self.hops.iter().map(|hop| match hop {
+            Hop::V4(hop) => {
+                Some(Head { octets: &hop.head, address: hop.address.into(), linked: hop.way == Way::Link })
+            }
+            Hop::V6(_) => None,
+        })
     }
 
     #[inline]

@@ -34,6 +34,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use common::{bind::Protocol, flow::FlowKey};
 
+pub(crate) use compile::Head;
 pub use compile::Pipeline;
 pub use counters::Counters;
 pub use underlay::{Echo, Route, Underlay};

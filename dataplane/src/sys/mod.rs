@@ -11,6 +11,7 @@ use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 pub mod batch;
+pub mod bpf;
 pub mod capability;
 pub mod checksum;
 pub mod datagram;

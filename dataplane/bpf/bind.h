@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+// From destination address, protocol and port to a table: the longest prefix that has the port wins.
+//
+// The binds of a family lie in one array. User space gave each key one of its two slots, so that a look-up reads one
+// slot, or two where the first is marked, however many binds there are. A prefix with several port ranges has a
+// directory of 256 pages of 256 ports, which is a page itself.
+#pragma once
+#include "parse.h"
+
+extern const volatile struct config config;
+extern struct map binds_v4, binds_v6, port_pages;
+
+static const __u64 SPREAD = 0x9e3779b97f4a7c15;
+
+struct slots {
+	__u32 first, second;
+};
+
+static __always_inline struct slots slots_of(__u64 key, __u32 count)
+{
+	__u64 hash = (key ^ config.seed) * SPREAD;
+
+	return (struct slots){ hash >> 40 & (count - 1), hash >> 20 & (count - 1) };
+}
+
+static __always_inline __u32 page_of(__u32 directory, __u16 port)
+{
+	// Keeps this from being worked out for every packet, before it is known that it is needed.
+	asm volatile("" : "+r"(port));
+	const struct page *page = map_lookup(&port_pages, &directory);
+
+	if (!page)
+		return NONE;
+	__u32 at = page->cells[port >> 8];
+	page = map_lookup(&port_pages, &at);
+	return page ? page->cells[port & 0xff] : NONE;
+}
+
+static __always_inline __u32 table_of(const struct bind *bind, __u16 port)
+{
+	if (port < bind->first_port || port > bind->last_port)
+		return NONE;
+	if (unlikely(bind->flags & BIND_PAGED))
+		return page_of(bind->target, port);
+	return bind->target;
+}
+
+static __always_inline int is_v4(const struct bind_v4 *slot, __u32 address, __u8 protocol, __u8 rank)
+{
+	return slot->address == address && slot->bind.protocol == protocol && slot->bind.rank == rank;
+}
+
+static __always_inline __u32 find_v4(__be32 destination, __u8 protocol, __u16 port)
+{
+	for (__u32 rank = 0; rank < 33 && rank < config.lengths_v4; rank++) {
+		__u32 address = bpf_ntohl(destination) & config.masks_v4[rank];
+		struct slots at = slots_of(address | (__u64)(rank << 8 | protocol) << 32, config.slots_v4);
+		const struct bind_v4 *slot = map_lookup(&binds_v4, &at.first);
+
+		if (slot && !is_v4(slot, address, protocol, rank)) {
+			if (likely(!(slot->bind.flags & BIND_MORE)))
+				continue;
+			slot = map_lookup(&binds_v4, &at.second);
+		}
+		if (!slot || !is_v4(slot, address, protocol, rank))
+			continue;
+		__u32 table = table_of(&slot->bind, port);
+		if (table != NONE)
+			return table;
+	}
+	return NONE;
+}
+
+static __always_inline int is_v6(const struct bind_v6 *slot, __u64 high, __u64 low, __u8 protocol, __u8 rank)
+{
+	return slot->low == low && slot->high == high && slot->bind.protocol == protocol && slot->bind.rank == rank;
+}
+
+static __always_inline __u32 find_v6(const __u64 destination[2], __u8 protocol, __u16 port)
+{
+	__u64 all_high = bpf_be64(destination[0]), all_low = bpf_be64(destination[1]);
+
+	for (__u32 rank = 0; rank < 129 && rank < config.lengths_v6; rank++) {
+		__u64 high = all_high & config.masks_v6[rank][0], low = all_low & config.masks_v6[rank][1];
+		__u64 folded = (low ^ config.seed) * SPREAD;
+		struct slots at = slots_of((folded ^ folded >> 32) + high + ((__u64)(rank << 8 | protocol) << 32),
+					   config.slots_v6);
+		const struct bind_v6 *slot = map_lookup(&binds_v6, &at.first);
+
+		if (slot && !is_v6(slot, high, low, protocol, rank)) {
+			if (likely(!(slot->bind.flags & BIND_MORE)))
+				continue;
+			slot = map_lookup(&binds_v6, &at.second);
+		}
+		if (!slot || !is_v6(slot, high, low, protocol, rank))
+			continue;
+		__u32 table = table_of(&slot->bind, port);
+		if (table != NONE)
+			return table;
+	}
+	return NONE;
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+// What a BPF program may ask of the kernel: types, helpers by number and map definitions, as fixed by the kernel's
+// stable interface (linux/bpf.h). Stated here so that a bare clang builds the programs.
+#pragma once
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+
+#define SEC(name) __attribute__((section(name), used))
+#define __always_inline inline __attribute__((always_inline))
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+// The objects are built for little-endian machines alone.
+#define bpf_htons(x) ((__be16)__builtin_bswap16(x))
+#define bpf_ntohs(x) ((__u16)__builtin_bswap16(x))
+#define bpf_ntohl(x) ((__u32)__builtin_bswap32(x))
+#define bpf_be64(x) ((__u64)__builtin_bswap64(x))
+
+enum xdp_action {
+	XDP_ABORTED = 0,
+	XDP_DROP = 1,
+	XDP_PASS = 2,
+	XDP_TX = 3,
+};
+
+struct xdp_md {
+	__u32 data;
+	__u32 data_end;
+	__u32 data_meta;
+	__u32 ingress_ifindex;
+	__u32 rx_queue_index;
+	__u32 egress_ifindex;
+};
+
+enum map_type {
+	MAP_ARRAY = 2,
+	MAP_PROGRAMS = 3,
+	MAP_PER_CPU_ARRAY = 6,
+};
+
+enum map_flags {
+	// User space fills the memory itself.
+	MAP_MMAPABLE = 1 << 10,
+};
+
+struct map {
+	__u32 type;
+	__u32 key_size;
+	__u32 value_size;
+	__u32 max_entries;
+	__u32 map_flags;
+};
+
+static void *(*const map_lookup)(const struct map *map, const void *key) = (void *)1;
+static long (*const tail_call)(struct xdp_md *ctx, const struct map *programs, __u32 index) = (void *)12;
+static long (*const redirect_to)(__u32 ifindex, __u64 flags) = (void *)23;
+static long (*const adjust_head)(struct xdp_md *ctx, int delta) = (void *)44;
+static long (*const adjust_tail)(struct xdp_md *ctx, int delta) = (void *)65;
+
+static __always_inline void *frame_start(const struct xdp_md *ctx)
+{
+	return (void *)(unsigned long)ctx->data;
+}
+
+static __always_inline void *frame_end(const struct xdp_md *ctx)
+{
+	return (void *)(unsigned long)ctx->data_end;
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+// What a program costs: test runs repeated by the kernel do not restore the frame, so that a program which grows it
+// would see its own output. `measure` puts the frame back and calls the program under test; the cost of that is
+// known from `grown` and `left`, which change as much and decide nothing.
+#include "parse.h"
+
+// Of the frame that is put back.
+struct original {
+	__u32 len;
+	// Whether each round has another client: the address of an IPv4 or IPv6 packet without tags.
+	__u32 change_source;
+	// By how much `grown` grows it.
+	__u32 growth;
+	__u32 reserved;
+	__u64 link_header[2];
+};
+
+const volatile struct original original = {};
+volatile __u64 rounds = 0;
+
+struct map SEC("maps") programs = { MAP_PROGRAMS, 4, 4, 1, 0 };
+
+// A right checksum stays right: what is added to the address is taken off the sum (RFC 1624).
+static __always_inline int change_source(void *ip, void *end, __be16 type)
+{
+	__u32 number = (__u32)(rounds++ * 0x9e3779b97f4a7c15 >> 32);
+
+	if (type == bpf_htons(TYPE_IPV6)) {
+		struct ipv6_header *v6 = ip;
+		if ((void *)(v6 + 1) > end)
+			return 0;
+		v6->source[1] = number;
+		return 1;
+	}
+	struct ipv4_header *v4 = ip;
+	if ((void *)(v4 + 1) > end)
+		return 0;
+	__u32 sum = (__u16)~v4->checksum;
+	sum += (__u16)~v4->source + (__u16)~(v4->source >> 16) + (number & 0xffff) + (number >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	v4->checksum = ~sum;
+	v4->source = number;
+	return 1;
+}
+
+SEC("xdp")
+int measure(struct xdp_md *ctx)
+{
+	__u32 len = frame_end(ctx) - frame_start(ctx);
+
+	if (len != original.len && adjust_head(ctx, len - original.len))
+		return XDP_ABORTED;
+	__u64 *to = frame_start(ctx);
+	if ((void *)(to + 2) > frame_end(ctx))
+		return XDP_ABORTED;
+	to[0] = original.link_header[0];
+	((__u32 *)to)[2] = original.link_header[1];
+	((__u16 *)to)[6] = original.link_header[1] >> 32;
+	if (original.change_source && !change_source((void *)to + 14, frame_end(ctx), ((__u16 *)to)[6]))
+		return XDP_ABORTED;
+	tail_call(ctx, &programs, 0);
+	return XDP_ABORTED;
+}
+
+SEC("xdp")
+int grown(struct xdp_md *ctx)
+{
+	return adjust_head(ctx, -(int)original.growth) ? XDP_ABORTED : XDP_TX;
+}
+
+SEC("xdp")
+int left(struct xdp_md *ctx __attribute__((unused)))
+{
+	return XDP_PASS;
+}
+
+const char LICENSE[] SEC("license") = "Dual MIT/GPL";
