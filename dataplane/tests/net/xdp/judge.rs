@@ -1,0 +1,87 @@
+//! One frame through both: the pipeline, and the program by `BPF_PROG_TEST_RUN`.
+
+use aya::TestRun;
+use aya::programs::TestRunOptions;
+use dataplane::pipeline::{Pipeline, Verdict};
+use dataplane::xdp::{Counts, Director, Left, XdpError};
+
+pub(crate) const PASS: u32 = 2;
+pub(crate) const TX: u32 = 3;
+pub(crate) const REDIRECT: u32 = 4;
+/// The interface that the kernel says a test run's frame came in by: `lo`.
+pub(crate) const INGRESS: u32 = 1;
+/// The kernel gives a test run's frame this much, less what it needs itself.
+pub(crate) const LONGEST: usize = 3_400;
+/// It refuses frames without a whole Ethernet header.
+pub(crate) const SHORTEST: usize = 14;
+
+/// What the program made of a frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) action: u32,
+    pub(crate) frame: Vec<u8>,
+}
+
+/// The program for this pipeline, or nothing (and SKIPPED) without the privilege. Fails there if CI is set.
+pub(crate) fn load(pipeline: &Pipeline, egress: u32) -> Option<Director> {
+    let backends = pipeline.forwarding().tables().iter().map(|table| table.backends.len()).sum();
+    match Director::load(pipeline, &vec![egress; backends]) {
+        Ok(director) => Some(director),
+        Err(error) if is_forbidden(&error) => {
+            assert!(std::env::var_os("CI").is_none(), "bpf(2): {error}");
+            eprintln!("SKIPPED: bpf(2) is forbidden ({error}); run as root");
+            None
+        }
+        Err(error) => panic!("{error}: {error:?}"),
+    }
+}
+
+fn is_forbidden(error: &XdpError) -> bool {
+    let text = format!("{error:?}");
+    text.contains("PermissionDenied") || text.contains("code: 1,")
+}
+
+pub(crate) fn run(director: &Director, frame: &[u8]) -> Run {
+    let mut out = vec![0xa5; 4_096];
+    let options =
+        TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), repeat: 1, ..Default::default() };
+    let result = director.program().unwrap().test_run(options).unwrap();
+    let len = usize::try_from(result.data_size_out).unwrap();
+    out.truncate(len);
+    Run { action: result.return_value, frame: out }
+}
+
+/// Runs a frame through both and holds that they agree: the program sent what the pipeline would have sent, or left
+/// the frame alone. Returns the pipeline's verdict and the program's action.
+pub(crate) fn compare(name: &str, pipeline: &Pipeline, director: &Director, frame: &[u8]) -> (Verdict, u32) {
+    let mut out = vec![0xa5; pipeline.room(frame.len())];
+    let verdict = pipeline.process(frame, &mut out);
+    let run = run(director, frame);
+    match run.action {
+        PASS => assert_eq!(run.frame, frame, "{name}: left, but not as it came"),
+        TX | REDIRECT => {
+            let Verdict::Encapsulate(done) = verdict else {
+                panic!("{name}: the program sent what the pipeline makes {verdict:?}\n{frame:02x?}")
+            };
+            let wanted = &out[..usize::try_from(done.len).unwrap()];
+            assert_eq!(run.frame, wanted, "{name}: other octets\n{frame:02x?}");
+        }
+        other => panic!("{name}: action {other}\n{frame:02x?}"),
+    }
+    (verdict, run.action)
+}
+
+/// What `then` counts more than `now`.
+pub(crate) fn less(now: &Counts, then: &Counts) -> Counts {
+    let each = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a - b).collect();
+    Counts { primaries: each(&now.primaries, &then.primaries), left: each(&now.left, &then.left) }
+}
+
+/// The one reason counted, if no frame was sent.
+pub(crate) fn only_reason(counts: &Counts) -> Option<Left> {
+    let reasons: Vec<_> = Left::ALL.iter().filter(|reason| counts.left(**reason) > 0).collect();
+    match (counts.encapsulated(), &reasons[..]) {
+        (0, [only]) if counts.left(**only) == 1 => Some(**only),
+        _ => None,
+    }
+}

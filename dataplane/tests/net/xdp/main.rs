@@ -1,0 +1,17 @@
+//! The kernel programs against the Rust pipeline: the same frames, the same verdicts, the same octets; and on cables,
+//! in network namespaces that the test makes for itself.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+#[allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "shared with the other test binary, which uses all of it"
+)]
+#[path = "../../it/support/mod.rs"]
+mod support;
+
+mod fuzz;
+mod judge;
+mod vectors;
