@@ -1,0 +1,235 @@
+//! `xdp-cost`: nanoseconds that the director's kernel program spends on a frame, by kind of frame.
+//!
+//! The kernel repeats a test run without restoring the frame, so an encapsulating program would see its own output
+//! from the second round on. `dataplane/bpf/measure.bpf.c` puts the frame back and calls the program under test. What
+//! is printed is that less the same with a program that only grows the frame by as much (or, for frames that are
+//! left to user space, does nothing): the program's own cost. Least of several runs, taken in turns.
+//!
+//! Needs bpf(2): run as root.
+
+use std::net::IpAddr;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use aya::maps::ProgramArray;
+use aya::programs::{ProgramFd, TestRunOptions, Xdp};
+use aya::{Ebpf, EbpfLoader, TestRun};
+use common::backend::Backend;
+use common::bind::{Bind, PortRange, Prefix, Protocol};
+use common::flow::HashFields;
+use common::hash::{SipKey, mix};
+use common::table::{ForwardingTable, Lists, Ranking, Seed, Table};
+use dataplane::pipeline::{Echo, Pipeline, Route, Underlay};
+use dataplane::sys::thread::cpu_time;
+use dataplane::wire::checksum::Sum;
+use dataplane::wire::ethernet::Mac;
+use dataplane::xdp::Director;
+
+static MEASURE: &[u8] = aya::include_bytes_aligned!("../../../dataplane/bpf/measure.bpf.o");
+
+const ROUNDS: u32 = 100_000;
+const RUNS: usize = 40;
+/// The interface that the kernel says a test run's frame came in by.
+const LOOPBACK: u32 = 1;
+
+/// A frame to measure with.
+struct Kind {
+    name: &'static str,
+    frame: Vec<u8>,
+    /// Octets in front of the packet that the program adds; none if it leaves the frame.
+    growth: Option<u32>,
+    change_source: bool,
+    goal: f64,
+}
+
+fn main() -> Result<()> {
+    println!("{ROUNDS} rounds, least of {RUNS} runs; ns a frame, net of the wrapper");
+    for (tables, binds) in [(1, 1), (64, 10_000)] {
+        let started = Instant::now();
+        let forwarding = ForwardingTable::new(None, (0..tables).map(|n| table(n, tables, binds)).collect())?;
+        let pipeline =
+            Pipeline::new(forwarding, underlay(), |_| route()).map_err(|tie| anyhow::anyhow!("{tie:?}"))?;
+        let made = started.elapsed();
+        let director = Director::load(&pipeline, &vec![LOOPBACK; 100 * tables])?;
+        println!("{tables} tables, {binds} binds (made in {made:.0?}):");
+        for kind in kinds() {
+            measure(&director, &kind)?;
+        }
+    }
+    load_time()
+}
+
+/// Sixteen tables of 65,536 rows, from the pipeline to a program that could be attached.
+fn load_time() -> Result<()> {
+    let forwarding = ForwardingTable::new(None, (0..16).map(|n| table(n, 16, 16)).collect())?;
+    let pipeline =
+        Pipeline::new(forwarding, underlay(), |_| route()).map_err(|tie| anyhow::anyhow!("{tie:?}"))?;
+    let mut times = Vec::new();
+    for _ in 0..RUNS {
+        let started = Instant::now();
+        let director = Director::load(&pipeline, &[LOOPBACK; 1_600])?;
+        times.push(started.elapsed());
+        drop(director);
+    }
+    times.sort_unstable();
+    println!("16 tables of 65,536 rows loaded in {:.1?} (least {:.1?})", times[RUNS / 2], times[0]);
+    Ok(())
+}
+
+fn measure(director: &Director, kind: &Kind) -> Result<()> {
+    let mut harness = harness(kind)?;
+    let tested = director.program().context("a program")?.fd()?.try_clone()?;
+    let other: &Xdp = harness
+        .program(if kind.growth.is_some() { "grown" } else { "left" })
+        .context("programs")?
+        .try_into()?;
+    let other = other.fd()?.try_clone()?;
+    let (mut with, mut without) = (f64::MAX, f64::MAX);
+    let before = director.counts()?;
+    for _ in 0..RUNS {
+        with = with.min(run(&mut harness, &tested, kind)?);
+        without = without.min(run(&mut harness, &other, kind)?);
+    }
+    let counts = director.counts()?;
+    let sent = counts.encapsulated() - before.encapsulated();
+    let expected = if kind.growth.is_some() { u64::from(ROUNDS) * RUNS as u64 } else { 0 };
+    if sent != expected {
+        bail!("{}: {sent} frames sent, not {expected}: {counts:?}", kind.name);
+    }
+    let net = with - without;
+    println!("  {:<28} {net:6.1}   goal {:4.0}   wrapper {:5.1}", kind.name, kind.goal, without);
+    Ok(())
+}
+
+fn harness(kind: &Kind) -> Result<Ebpf> {
+    let mut original = Vec::new();
+    original.extend(u32::try_from(kind.frame.len())?.to_ne_bytes());
+    original.extend(u32::from(kind.change_source).to_ne_bytes());
+    original.extend(kind.growth.unwrap_or(0).to_ne_bytes());
+    original.extend([0; 4]);
+    original.extend(&kind.frame[..14]);
+    original.extend([0; 2]);
+    let mut ebpf =
+        EbpfLoader::new().btf(None).override_global("original", original.as_slice(), true).load(MEASURE)?;
+    for name in ["measure", "grown", "left"] {
+        let program: &mut Xdp = ebpf.program_mut(name).context("a program")?.try_into()?;
+        program.load()?;
+    }
+    Ok(ebpf)
+}
+
+/// Nanoseconds a round.
+fn run(harness: &mut Ebpf, tested: &ProgramFd, kind: &Kind) -> Result<f64> {
+    let mut programs: ProgramArray<_> = harness.map_mut("programs").context("a map")?.try_into()?;
+    programs.set(0, tested, 0)?;
+    let wrapper: &Xdp = harness.program("measure").context("a program")?.try_into()?;
+    let options = TestRunOptions { data_in: Some(&kind.frame), repeat: ROUNDS, ..TestRunOptions::default() };
+    // The kernel's own figure is rounded to whole nanoseconds a round, and counts what others had of the CPU.
+    let started = cpu_time()?;
+    wrapper.test_run(options)?;
+    Ok((cpu_time()? - started).as_secs_f64() * 1e9 / f64::from(ROUNDS))
+}
+
+fn underlay() -> Underlay {
+    Underlay { source_ipv4: Some([10, 0, 0, 1].into()), source_ipv6: None, mtu: 1_500, echo: Echo::Forward }
+}
+
+fn route() -> Route {
+    Route::Via { source: Mac([2, 0, 0, 0, 0, 1]), destination: Mac([2, 0, 0, 0, 0, 2]) }
+}
+
+/// 65,536 rows of two hops each among a hundred backends; of all binds those whose turn it is.
+fn table(number: usize, tables: usize, binds: usize) -> Table {
+    let rows = 65_536;
+    let octet = |value: usize| u8::try_from(value & 255).unwrap_or(0);
+    let backends = (0..100)
+        .map(|b| Backend::new(format!("backend-{b:03}"), IpAddr::from([10, 1, octet(number), octet(b + 1)])));
+    let mut hops = Lists::empty(rows, 2);
+    for row in 0..rows {
+        let word = mix(u64::from(row));
+        let first = u16::try_from(word % 100).unwrap_or(0);
+        let second = u16::try_from((word >> 32) % 99).unwrap_or(0);
+        hops.set(row, [first, if second >= first { second + 1 } else { second }]);
+    }
+    let mut binds: Vec<_> = (0..binds).filter(|n| n % tables == number).flat_map(binds_of).collect();
+    binds.sort_unstable();
+    Table {
+        name: format!("table-{number:03}"),
+        max_hops: 2,
+        ranking: Ranking::Hrw,
+        seed: Seed([1; 16]),
+        hash_key: SipKey::new([3; 16]),
+        hash_fields: HashFields::DEFAULT,
+        alt_hash_fields: HashFields::NONE,
+        spread_zones: false,
+        backends: backends.collect(),
+        binds,
+        hops,
+        lineage: Lists::empty(rows, 1),
+    }
+}
+
+/// The VIP of that number, over both families.
+fn binds_of(number: usize) -> [Bind; 2] {
+    let number = u32::try_from(number).unwrap_or(0);
+    let v4 = u32::from_be_bytes([203, 0, 0, 1]) + number;
+    let v6 = 0x2001_0db8_0000_0000_0000_0000_0000_0001 + u128::from(number);
+    [IpAddr::from(v4.to_be_bytes()), IpAddr::from(v6.to_be_bytes())].map(|address| Bind {
+        prefix: Prefix::host(address),
+        protocol: Protocol::Tcp,
+        ports: PortRange::single(443),
+    })
+}
+
+fn kinds() -> Vec<Kind> {
+    let (syn4, syn6) = (frame_v4(443, 20), frame_v6(443));
+    let kind = |name, frame: &Vec<u8>, growth, goal| Kind {
+        name,
+        frame: frame.clone(),
+        growth,
+        change_source: false,
+        goal,
+    };
+    let mut arp = syn4.clone();
+    arp[12..14].copy_from_slice(&[8, 6]);
+    vec![
+        kind("IPv4 TCP SYN", &syn4, Some(40), 45.0),
+        Kind { change_source: true, ..kind("IPv4, another source each", &syn4, Some(40), 55.0) },
+        kind("IPv4, 1,400 octets", &frame_v4(443, 1_380), Some(40), 45.0),
+        kind("IPv6 TCP SYN", &syn6, Some(40), 55.0),
+        Kind { change_source: true, ..kind("IPv6, another source each", &syn6, Some(40), 65.0) },
+        kind("IPv4, no bind", &frame_v4(444, 20), None, 18.0),
+        kind("IPv6, no bind", &frame_v6(444), None, 18.0),
+        kind("not IP", &arp, None, 5.0),
+    ]
+}
+
+fn link(ether_type: [u8; 2]) -> Vec<u8> {
+    [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9][..], &ether_type].concat()
+}
+
+fn tcp(port: u16) -> Vec<u8> {
+    [&[0xc8, 0x22][..], &port.to_be_bytes(), &[0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0]]
+        .concat()
+}
+
+fn frame_v4(port: u16, payload: usize) -> Vec<u8> {
+    let total = u16::try_from(20 + payload).unwrap_or(0).to_be_bytes();
+    let mut header = [0x45, 0, total[0], total[1], 0, 1, 0x40, 0, 64, 6, 0, 0, 198, 51, 100, 7, 203, 0, 0, 1];
+    let sum = Sum::ZERO.octets(&header).checksum();
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    let mut segment = tcp(port);
+    segment.resize(payload, 0);
+    [link([8, 0]), header.to_vec(), segment].concat()
+}
+
+fn frame_v6(port: u16) -> Vec<u8> {
+    let source: IpAddr = IpAddr::from([0x2001, 0xdb8, 0xc, 0, 0, 0, 0, 7]);
+    let destination = IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]);
+    let octets = |address: IpAddr| match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    };
+    [link([0x86, 0xdd]), vec![0x60, 0, 0, 0, 0, 20, 6, 64], octets(source), octets(destination), tcp(port)]
+        .concat()
+}
