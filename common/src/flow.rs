@@ -12,7 +12,7 @@
 
 use crate::hash::SipKey;
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Octets of the largest key: two IPv6 addresses and two ports.
 const MAX_KEY: usize = 36;
@@ -177,34 +177,54 @@ impl FlowKey {
     /// buffer that is written in octets and read in words stalls most processors.
     #[inline]
     pub fn hash(&self, key: SipKey, fields: HashFields) -> FlowHash {
-        let fields = if self.ports.is_some() { fields } else { fields.without_ports() };
-        let (ports, ports_len) = self.ports_word(fields);
         match (self.src_addr, self.dst_addr) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let src = fields.contains(HashFields::SRC_ADDR).then(|| u32::from_le_bytes(src.octets()));
-                let dst = fields.contains(HashFields::DST_ADDR).then(|| u32::from_le_bytes(dst.octets()));
-                hash_v4(key, src, dst, ports, ports_len)
-            }
-            (IpAddr::V6(src), IpAddr::V6(dst)) => {
-                let src = fields.contains(HashFields::SRC_ADDR).then(|| words(src));
-                let dst = fields.contains(HashFields::DST_ADDR).then(|| words(dst));
-                hash_v6(key, src, dst, ports, ports_len)
-            }
+            (IpAddr::V4(src), IpAddr::V4(dst)) => hash_v4((src, dst), self.ports, key, fields),
+            (IpAddr::V6(src), IpAddr::V6(dst)) => hash_v6((src, dst), self.ports, key, fields),
             _ => FlowHash(key.hash(self.input(fields).as_slice())),
         }
     }
+}
 
-    /// The enabled ports in the low octets of a word, and how many octets they have.
-    #[inline]
-    fn ports_word(&self, fields: HashFields) -> (u64, u64) {
-        let Some((src, dst)) = self.ports else { return (0, 0) };
-        let (src, dst) = (u64::from(src.swap_bytes()), u64::from(dst.swap_bytes()));
-        match (fields.contains(HashFields::SRC_PORT), fields.contains(HashFields::DST_PORT)) {
-            (false, false) => (0, 0),
-            (true, false) => (src, 2),
-            (false, true) => (dst, 2),
-            (true, true) => (src | dst << 16, 4),
-        }
+/// [`FlowKey::hash`] of a flow that is known to be IPv4.
+#[inline]
+pub fn hash_v4(
+    (src, dst): (Ipv4Addr, Ipv4Addr),
+    ports: Option<(u16, u16)>,
+    key: SipKey,
+    fields: HashFields,
+) -> FlowHash {
+    let fields = if ports.is_some() { fields } else { fields.without_ports() };
+    let (ports, ports_len) = ports_word(ports, fields);
+    let src = fields.contains(HashFields::SRC_ADDR).then(|| u32::from_le_bytes(src.octets()));
+    let dst = fields.contains(HashFields::DST_ADDR).then(|| u32::from_le_bytes(dst.octets()));
+    hash_words_v4(key, src, dst, ports, ports_len)
+}
+
+/// [`FlowKey::hash`] of a flow that is known to be IPv6.
+#[inline]
+pub fn hash_v6(
+    (src, dst): (Ipv6Addr, Ipv6Addr),
+    ports: Option<(u16, u16)>,
+    key: SipKey,
+    fields: HashFields,
+) -> FlowHash {
+    let fields = if ports.is_some() { fields } else { fields.without_ports() };
+    let (ports, ports_len) = ports_word(ports, fields);
+    let src = fields.contains(HashFields::SRC_ADDR).then(|| words(src));
+    let dst = fields.contains(HashFields::DST_ADDR).then(|| words(dst));
+    hash_words_v6(key, src, dst, ports, ports_len)
+}
+
+/// The enabled ports in the low octets of a word, and how many octets they have.
+#[inline]
+fn ports_word(ports: Option<(u16, u16)>, fields: HashFields) -> (u64, u64) {
+    let Some((src, dst)) = ports else { return (0, 0) };
+    let (src, dst) = (u64::from(src.swap_bytes()), u64::from(dst.swap_bytes()));
+    match (fields.contains(HashFields::SRC_PORT), fields.contains(HashFields::DST_PORT)) {
+        (false, false) => (0, 0),
+        (true, false) => (src, 2),
+        (false, true) => (dst, 2),
+        (true, true) => (src | dst << 16, 4),
     }
 }
 
@@ -217,7 +237,7 @@ fn words(address: Ipv6Addr) -> [u64; 2] {
 }
 
 #[inline]
-fn hash_v4(key: SipKey, src: Option<u32>, dst: Option<u32>, ports: u64, ports_len: u64) -> FlowHash {
+fn hash_words_v4(key: SipKey, src: Option<u32>, dst: Option<u32>, ports: u64, ports_len: u64) -> FlowHash {
     let hash = match (src, dst) {
         (Some(src), Some(dst)) => {
             key.hash_words(&[u64::from(src) | u64::from(dst) << 32], ports | (8 + ports_len) << 56)
@@ -235,7 +255,7 @@ fn hash_v4(key: SipKey, src: Option<u32>, dst: Option<u32>, ports: u64, ports_le
 }
 
 #[inline]
-fn hash_v6(
+fn hash_words_v6(
     key: SipKey,
     src: Option<[u64; 2]>,
     dst: Option<[u64; 2]>,

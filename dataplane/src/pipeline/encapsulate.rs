@@ -17,6 +17,7 @@ use common::{flow::FlowKey, table::HOPS};
 use super::{
     DropReason, Encapsulated, Packet, Pipeline, Verdict,
     compile::{FIXED_V4, FIXED_V6, Hop, Path, Template, Way},
+    family::Flow,
 };
 use crate::wire::{checksum::Sum, ethernet, gue, ipv4};
 
@@ -69,7 +70,7 @@ impl Pipeline {
     pub(super) fn forward(
         &self,
         table: u32,
-        flow: &FlowKey,
+        flow: &impl Flow,
         client_port: u16,
         packet: &Packet<'_>,
         header: Option<&ipv4::View<'_>>,
@@ -117,7 +118,7 @@ impl Pipeline {
     }
 
     /// The list of the second look-up, if the table has one.
-    fn alternative(&self, table: u32, path: &Path, flow: &FlowKey) -> &[u16] {
+    fn alternative(&self, table: u32, path: &Path, flow: &impl Flow) -> &[u16] {
         if path.alt_fields.is_empty() {
             return &[];
         }

@@ -25,14 +25,17 @@ mod answer;
 mod compile;
 mod counters;
 mod encapsulate;
+mod family;
 mod fragment;
 mod icmp;
 mod underlay;
 mod verdict;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use common::{bind::Protocol, flow::FlowKey};
+use common::bind::Protocol;
+
+use family::{Address, Tuple};
 
 pub(crate) use compile::Head;
 pub use compile::Pipeline;
@@ -111,7 +114,7 @@ impl Pipeline {
         if header.is_fragment() {
             return self.process_fragment(header.protocol(), &packet, Some(&header), out);
         }
-        let addresses = (header.source().into(), header.destination().into());
+        let addresses = (Ipv4Addr::from(header.source()), Ipv4Addr::from(header.destination()));
         self.process_transport(header.protocol(), payload, addresses, &packet, Some(&header), out)
     }
 
@@ -130,21 +133,21 @@ impl Pipeline {
             answerable: true,
         };
         if ipv6::is_extension(header.next_header()) {
-            return self.process_extensions(header.next_header(), payload, packet, out);
+            return self.process_extensions(&header, payload, packet, out);
         }
-        let addresses = (header.source().into(), header.destination().into());
+        let addresses = (Ipv6Addr::from(header.source()), Ipv6Addr::from(header.destination()));
         self.process_transport(header.next_header(), payload, addresses, &packet, None, out)
     }
 
     #[cold]
     fn process_extensions(
         &self,
-        first: u8,
+        header: &ipv6::View<'_>,
         payload: &[u8],
         mut packet: Packet<'_>,
         out: &mut [u8],
     ) -> Verdict {
-        let upper = match ipv6::upper(first, payload) {
+        let upper = match ipv6::upper(header.next_header(), payload) {
             Ok(upper) => upper,
             Err(ipv6::ChainError::Truncated) => {
                 return self.vip_only(packet.destination(), DropReason::Truncated);
@@ -158,18 +161,19 @@ impl Pipeline {
             return self.process_fragment(upper.protocol, &packet, None, out);
         }
         let transport = payload.get(upper.offset..).unwrap_or_default();
-        self.process_transport(upper.protocol, transport, packet.addresses(), &packet, None, out)
+        let addresses = (Ipv6Addr::from(header.source()), Ipv6Addr::from(header.destination()));
+        self.process_transport(upper.protocol, transport, addresses, &packet, None, out)
     }
 
     /// `header` is there for IPv4 alone: it has a checksum to look at once it is known that the packet is ours.
     ///
     /// Inlined into its callers, so that the address family is a constant in each.
     #[inline(always)]
-    fn process_transport(
+    fn process_transport<A: Address>(
         &self,
         number: u8,
         transport: &[u8],
-        (source, destination): (IpAddr, IpAddr),
+        addresses: (A, A),
         packet: &Packet<'_>,
         header: Option<&ipv4::View<'_>>,
         out: &mut [u8],
@@ -178,16 +182,12 @@ impl Pipeline {
             return self.process_other(number, transport, packet, header, out);
         };
         let Some(ports) = Ports::parse(transport) else {
-            return self.vip_only(destination, DropReason::Truncated);
+            return self.vip_only(addresses.1.into(), DropReason::Truncated);
         };
-        let Some(table) = self.binds().lookup(destination, bound, ports.destination) else {
+        let Some(table) = addresses.1.lookup(self.binds(), bound, ports.destination) else {
             return Verdict::Pass(PassReason::NoBind);
         };
-        let flow = FlowKey {
-            src_addr: source,
-            dst_addr: destination,
-            ports: Some((ports.source, ports.destination)),
-        };
+        let flow = Tuple { addresses, ports: (ports.source, ports.destination) };
         self.forward(table, &flow, ports.source, packet, header, out)
     }
 

@@ -75,6 +75,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 }
 
 /// Whether octets that hold their own checksum sum to what RFC 1071 asks.
+#[inline]
 #[must_use]
 pub fn holds(bytes: &[u8]) -> bool {
     Sum::ZERO.octets(bytes).fold() == 0xffff
