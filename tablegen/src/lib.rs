@@ -8,6 +8,8 @@
 pub mod cli;
 pub mod config;
 pub mod diff;
+pub mod dump;
+pub mod explain;
 pub mod generate;
 pub mod glb;
 pub mod report;

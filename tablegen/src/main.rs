@@ -5,8 +5,12 @@ use std::process::ExitCode;
 use tablegen::cli::{self, Cli};
 
 fn main() -> ExitCode {
-    Cli::parse().run().unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
-        ExitCode::from(cli::exit_code(&error))
-    })
+    match Cli::parse().run() {
+        Ok(code) => code,
+        Err(error) if cli::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(cli::exit_code(&error))
+        }
+    }
 }

@@ -86,7 +86,7 @@ impl Args {
         if self.json {
             super::print_json(&summary)?;
         } else {
-            print!("{summary}");
+            super::print(summary)?;
         }
         Ok(ExitCode::SUCCESS)
     }

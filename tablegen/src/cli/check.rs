@@ -3,6 +3,7 @@
 use crate::config::{Config, TableSpec};
 use common::backend::{Health, State};
 use serde::Serialize;
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -23,7 +24,7 @@ impl Args {
         if self.json {
             super::print_json(&tables)?;
         } else {
-            tables.iter().for_each(TableCheck::print);
+            tables.iter().try_for_each(super::print)?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -61,26 +62,20 @@ impl TableCheck {
             accepting: spec.backends.iter().filter(|backend| backend.accepts()).count(),
         }
     }
+}
 
-    fn print(&self) {
+impl fmt::Display for TableCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 8;
-        let Self { name, rows, max_hops, ranking, hash_fields, .. } = self;
-        println!(
-            "{name}: {rows} rows, up to {max_hops} hops, ranking {ranking}, hash_fields {}",
-            hash_fields.join(", ")
-        );
-        self.binds.iter().take(SHOWN).for_each(|bind| println!("  {bind}"));
+        let Self { name, rows, max_hops, ranking, down, accepting, backends, .. } = self;
+        let fields = self.hash_fields.join(", ");
+        writeln!(f, "{name}: {rows} rows, up to {max_hops} hops, ranking {ranking}, hash_fields {fields}")?;
+        self.binds.iter().take(SHOWN).try_for_each(|bind| writeln!(f, "  {bind}"))?;
         if let Some(more) = self.binds.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-            println!("  and {more} binds more");
+            writeln!(f, "  and {more} binds more")?;
         }
         let states = self.states.iter().filter(|(_, count)| *count > 0);
         let states: Vec<String> = states.map(|(state, count)| format!("{count} {state}")).collect();
-        println!(
-            "  {} backends: {}; {} down; {} accepting",
-            self.backends,
-            states.join(", "),
-            self.down,
-            self.accepting
-        );
+        writeln!(f, "  {backends} backends: {}; {down} down; {accepting} accepting", states.join(", "))
     }
 }

@@ -6,6 +6,8 @@
 mod build;
 mod check;
 mod diff;
+mod dump;
+mod explain;
 mod import;
 mod verify;
 
@@ -13,6 +15,7 @@ use crate::config::ConfigError;
 use crate::glb::{ExportError, ImportError};
 use crate::store::LoadError;
 use clap::{Parser, Subcommand};
+use std::io::{BufWriter, Write as _};
 use std::process::ExitCode;
 
 /// Builds forwarding tables from configurations, and helps to review and roll them out.
@@ -29,6 +32,10 @@ enum Command {
     Build(build::Args),
     /// Say whether a configuration makes sense, and what it holds
     Check(check::Args),
+    /// Show what a table file holds
+    Dump(dump::Args),
+    /// Say why a flow goes where it goes
+    Explain(explain::Args),
     /// Take over a configuration of GLB Director
     Import(import::Args),
     /// Show what changes from one table to the next, and whether it is safe
@@ -43,6 +50,8 @@ impl Cli {
         match self.command {
             Command::Build(args) => args.run(),
             Command::Check(args) => args.run(),
+            Command::Dump(args) => args.run(),
+            Command::Explain(args) => args.run(),
             Command::Import(args) => args.run(),
             Command::Diff(args) => args.run(),
             Command::Verify(args) => args.run(),
@@ -66,19 +75,23 @@ fn warn(warnings: impl IntoIterator<Item = impl std::fmt::Display>) {
     warnings.into_iter().for_each(|warning| eprintln!("warning: {warning}"));
 }
 
-/// Prints a report for a person. A reader that has seen enough and closes the pipe is no failure.
-fn print(text: &impl std::fmt::Display) -> anyhow::Result<()> {
-    use std::io::{ErrorKind, Write as _};
-    match std::io::stdout().lock().write_all(text.to_string().as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
+/// Prints a report for people.
+fn print(report: impl std::fmt::Display) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    write!(out, "{report}")?;
+    Ok(out.flush()?)
 }
 
 /// Prints a report for a script.
-fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    use std::io::Write as _;
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value)?;
-    Ok(writeln!(out)?)
+fn print_json(report: &impl serde::Serialize) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    serde_json::to_writer_pretty(&mut out, report)?;
+    writeln!(out)?;
+    Ok(out.flush()?)
+}
+
+/// Did the reader of our output go away, as `head` does when it has seen enough?
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let closed = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(closed))
 }

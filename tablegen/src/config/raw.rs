@@ -163,7 +163,9 @@ fn refusal(error: &serde_yaml::Error, path: String) -> Refusal {
         Error::SerdeUnknownField { field, expected, .. } => {
             (format!("unknown key `{}`", field.escape_debug()), expected.join(", "))
         }
-        Error::SerdeMissingField { field, .. } => (format!("no key `{field}`"), "a value for it".to_owned()),
+        Error::SerdeMissingField { field, .. } => {
+            (format!("no key `{field}`"), "one, as it has no default".to_owned())
+        }
         Error::DuplicateMappingKey { key, .. } => {
             let key = key.as_deref().unwrap_or("a key").escape_debug().to_string();
             (format!("`{key}` a second time"), "each key once".to_owned())
@@ -172,12 +174,19 @@ fn refusal(error: &serde_yaml::Error, path: String) -> Refusal {
         Error::Unexpected { expected, .. } => ("something else".to_owned(), kind(expected).to_owned()),
         Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. }
         | Error::UnexpectedValueForUnit { .. }
+        | Error::UnexpectedValueForUnitEnumVariant { .. }
         | Error::ExpectedMappingEndAfterEnumVariantValue { .. } => {
             ("something else".to_owned(), "32 hex digits or { file: PATH }".to_owned())
         }
         Error::MultipleDocuments { .. } => ("a second document".to_owned(), "one".to_owned()),
         Error::Eof { .. } => ("no configuration".to_owned(), "a mapping with version and tables".to_owned()),
-        other => (without_place(&other.to_string()), "YAML that can be read".to_owned()),
+        Error::MergeKeyNotAllowed { .. } => {
+            ("a merge key (`<<`)".to_owned(), "every key in its place".to_owned())
+        }
+        other => {
+            let message = without_place(&other.to_string());
+            (format!("what cannot be read ({message})"), "one document of YAML 1.2".to_owned())
+        }
     };
     Refusal { line: location.line(), column: location.column(), path, found, allowed }
 }

@@ -39,7 +39,7 @@ impl Checker<'_> {
         let RawTable { name, rows, max_hops, ranking, .. } = &raw.value;
         let (seed, hash_key) = self.secrets(&raw.value, at)?;
         let spec = TableSpec {
-            name: self.names.insert(value::text(name, &at.key("name"))?, name, &at.key("name"), "name")?,
+            name: self.names.insert(value::text(name, &at.key("name"))?, name, &at.key("name"), "a name")?,
             rows: optional(rows.as_ref(), &at.key("rows"), value::rows)?.unwrap_or(1 << 16),
             max_hops: optional(max_hops.as_ref(), &at.key("max_hops"), value::max_hops)?
                 .unwrap_or(*table::HOPS.end()),

@@ -5,7 +5,6 @@
 
 use super::roles::{eligible, fair_shares};
 use super::rows::Mapping;
-use crate::config::TableSpec;
 use crate::generate::ranking::{Ranking, RowRanker};
 use common::backend::State;
 use common::table::Table;
@@ -127,7 +126,7 @@ const ROWS_A_TASK: u32 = 4_096;
 
 fn heirs(table: &Table, groups: &Groups<'_>) -> Heirs {
     let owns = eligible(&table.backends);
-    let ranking = Ranking::new(&parameters(table), &table.backends);
+    let ranking = Ranking::new(table.ranking, table.seed, &table.backends);
     let tasks: Vec<Heirs> = (0..table.rows().div_ceil(ROWS_A_TASK))
         .into_par_iter()
         .map(|task| {
@@ -168,23 +167,6 @@ fn heirs_of(
         }
     }
     heirs
-}
-
-/// What a ranking is made from, out of a finished table.
-fn parameters(table: &Table) -> TableSpec {
-    TableSpec {
-        name: table.name.clone(),
-        rows: table.rows(),
-        max_hops: table.max_hops,
-        ranking: table.ranking,
-        seed: table.seed,
-        hash_key: table.hash_key,
-        hash_fields: table.hash_fields,
-        alt_hash_fields: table.alt_hash_fields,
-        spread_zones: table.spread_zones,
-        binds: Vec::new(),
-        backends: Vec::new(),
-    }
 }
 
 /// The next owner, and the next of another zone, where the hop list says so by itself.

@@ -153,7 +153,7 @@ impl Live {
         let Self { spec, table, ranked, deep, .. } = self;
         let Table { backends, hops, lineage, .. } = table;
         let former = history.of(spec, backends, &mut Vec::new());
-        let mut ranking = Ranking::new(spec, backends);
+        let mut ranking = Ranking::new(spec.ranking, spec.seed, backends);
         if let Some(ranked) = ranked {
             ranking = ranking.with_kept(ranked.kept(backends));
         }

@@ -53,7 +53,7 @@ pub fn table(spec: &TableSpec, history: History<'_>, warnings: &mut Vec<String>)
     let former = history.of(spec, &table.backends, warnings);
     let task = Task {
         rule: &HopRule::new(&table.backends, spec.max_hops, spec.spread_zones),
-        ranking: &Ranking::new(spec, &table.backends),
+        ranking: &Ranking::new(spec.ranking, spec.seed, &table.backends),
         former: former.as_ref(),
     };
     task.fill(&mut table.hops, &mut table.lineage);

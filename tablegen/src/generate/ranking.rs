@@ -3,11 +3,10 @@
 //! Most rows need the first two of their ranking and nothing else, so many rows' first few are found in one vectorised
 //! pass, or known from an earlier build ([`Kept`]); a row that asks for more is ranked in full.
 
-use crate::config::TableSpec;
 use common::backend::Backend;
 use common::hash::{Prefix, SipKey};
 use common::hrw::{DigestSet, Node, NodeSet, Ranker, Rankings};
-use common::table;
+use common::table::{self, Seed};
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
@@ -40,13 +39,13 @@ pub(super) struct Kept<'k> {
 
 impl<'k> Ranking<'k> {
     /// `backends` are those of the table, in its order; positions refer to them.
-    pub fn new(spec: &TableSpec, backends: &'k [Backend]) -> Self {
+    pub fn new(ranking: table::Ranking, seed: Seed, backends: &'k [Backend]) -> Self {
         let (positions, candidates): (Vec<u16>, Vec<&Backend>) = candidates(backends).unzip();
-        let key = match spec.ranking {
-            table::Ranking::Hrw => Key::Hrw(Prefix::new(&spec.seed.0)),
+        let key = match ranking {
+            table::Ranking::Hrw => Key::Hrw(Prefix::new(&seed.0)),
             table::Ranking::Glb => {
                 let addresses: Vec<IpAddr> = candidates.iter().map(|backend| backend.address).collect();
-                Key::Glb(DigestSet::new(SipKey::new(spec.seed.0), &addresses), addresses)
+                Key::Glb(DigestSet::new(SipKey::new(seed.0), &addresses), addresses)
             }
         };
         Self { backends, nodes: OnceLock::new(), positions, key, kept: None }

@@ -98,7 +98,7 @@ fn glb_table(spec: &TableSpec) -> glb::GlbTable {
         state: backend.state,
         health: backend.health,
     };
-    let ranking = Ranking::new(spec, &spec.backends);
+    let ranking = Ranking::new(spec.ranking, spec.seed, &spec.backends);
     let row = |ranker: &mut crate::generate::ranking::RowRanker<'_>, row: u32| {
         let mut ranked = ranker.rank(row);
         // Two candidates at least were asked for above.

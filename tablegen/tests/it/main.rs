@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod commands;
+mod config;
 mod diff;
 mod faults;
 mod glb;

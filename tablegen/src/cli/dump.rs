@@ -1,0 +1,69 @@
+//! `tablegen dump`.
+
+use crate::{dump, store};
+use common::table::{Dump, DumpRows, ForwardingTable};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The table file, of this project or GLB Director's
+    table: PathBuf,
+    /// Only the table of this name
+    #[arg(long = "table", value_name = "NAME")]
+    name: Option<String>,
+    /// How many rows to list: a number, or all [default: 8 as text, all as JSON]
+    #[arg(long, value_name = "N|all")]
+    rows: Option<Rows>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Rows {
+    First(u32),
+    All,
+}
+
+impl std::str::FromStr for Rows {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "all" { Ok(Self::All) } else { text.parse().map(Self::First) }
+    }
+}
+
+impl Args {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let file = store::load(&self.table)?;
+        if let Some(name) = &self.name {
+            known(&file, name)?;
+        }
+        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+        let (table, name) = (&file, self.name.as_deref());
+        if self.json {
+            let rows = match self.rows {
+                Some(Rows::First(rows)) => Some(rows),
+                Some(Rows::All) | None => None,
+            };
+            dump::write_json(&mut out, table, name, rows)?;
+        } else {
+            let rows = match self.rows {
+                Some(Rows::First(rows)) => DumpRows::First(rows),
+                Some(Rows::All) => DumpRows::All,
+                None => DumpRows::First(8),
+            };
+            write!(out, "{}", Dump { table, name, rows })?;
+        }
+        out.flush()?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn known(file: &ForwardingTable, name: &str) -> anyhow::Result<()> {
+    let names: Vec<&str> = file.tables().iter().map(|table| table.name.as_str()).collect();
+    anyhow::ensure!(names.contains(&name), "no table {name:?}; there are {}", names.join(", "));
+    Ok(())
+}
