@@ -21,6 +21,7 @@ use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::net::IpAddr;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -157,14 +158,16 @@ impl Director {
             for (number, link) in links.into_iter().enumerate() {
                 let sender = sender.clone();
                 let cpu = cpus.get(number % cpus.len().max(1)).copied();
-                scope.spawn(move |_| report(&sender, "worker", pinned(cpu, number, link, own, shared)));
+                scope.spawn(move |_| report(&sender, "worker", || pinned(cpu, number, link, own, shared)));
             }
             if let Some(control) = &control {
                 let sender = sender.clone();
                 let answer = |format| supervisor.report(shared, format == Format::Json);
-                scope.spawn(move |_| report(&sender, "control socket", control.serve(&shared.stop, answer)));
+                scope.spawn(move |_| {
+                    report(&sender, "control socket", || control.serve(&shared.stop, answer))
+                });
             }
-            scope.spawn(move |_| report(&sender, "events", sources.watch(&sender, &shared.stop)));
+            scope.spawn(move |_| report(&sender, "events", || sources.watch(&sender, &shared.stop)));
             let outcome = supervisor.run(&events, shared);
             shared.stop.store(true, Ordering::Relaxed);
             // Senders that wait for room in the channel must not wait for ever.
@@ -177,9 +180,11 @@ impl Director {
     }
 }
 
-/// Tells the control loop that a thread ended by an error.
-fn report(sender: &channel::Sender<Event>, who: &'static str, outcome: io::Result<()>) {
-    if let Err(error) = outcome {
+/// Does a thread's work, and tells the control loop if it ends by an error or a panic: a director without one of its
+/// workers would lose that worker's flows in silence.
+fn report(sender: &channel::Sender<Event>, who: &'static str, work: impl FnOnce() -> io::Result<()>) {
+    let outcome = panic::catch_unwind(AssertUnwindSafe(work));
+    if let Err(error) = outcome.unwrap_or_else(|_| Err(io::Error::other("panicked"))) {
         // The control loop may have ended first.
         drop(sender.send(Event::Failed(who, error)));
     }

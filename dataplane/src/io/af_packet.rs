@@ -5,7 +5,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::{Link, Moved, Outgoing, Received};
+use super::{Link, Moved, Outgoing, Received, survive_down};
 use crate::sys::batch::{Batch, Sent};
 use crate::sys::packet::{Fanout, PacketSocket};
 use crate::sys::ring::{Ring, Shape};
@@ -13,6 +13,7 @@ use crate::sys::ring::{Ring, Shape};
 /// One worker's ring and batch.
 #[derive(Debug)]
 pub struct AfPacket {
+    ifindex: u32,
     ring: Ring,
     batch: Batch,
     room: usize,
@@ -26,13 +27,13 @@ impl AfPacket {
         let ring = Ring::open(ifindex, Shape::default(), group)?;
         let sender = PacketSocket::open()?;
         sender.bypass_qdisc()?;
-        Ok(Self { ring, batch: Batch::new(ROOM), room: ROOM, sender })
+        Ok(Self { ifindex, ring, batch: Batch::new(ROOM), room: ROOM, sender })
     }
 }
 
 impl Link for AfPacket {
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.ring.wait(timeout)
+        self.ring.wait(timeout).or_else(|error| survive_down(error, self.ifindex))
     }
 
     #[inline]

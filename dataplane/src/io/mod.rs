@@ -12,6 +12,7 @@
 use std::io;
 use std::time::Duration;
 
+use crate::sys::interface::Interface;
 pub use crate::sys::ring::Merged;
 
 pub mod af_packet;
@@ -79,4 +80,13 @@ pub trait Link {
 
     /// Frames that the kernel had to drop since it was last asked, for want of room.
     fn lost(&self) -> io::Result<u64>;
+}
+
+/// What to do about an error of a receiving socket. An interface that went down may come up again, and the kernel
+/// then resumes; one that is gone will not.
+fn survive_down(error: io::Error, ifindex: u32) -> io::Result<()> {
+    if error.raw_os_error() != Some(libc::ENETDOWN) {
+        return Err(error);
+    }
+    Interface::indexed(ifindex).map(drop)
 }

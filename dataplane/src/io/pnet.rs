@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use pnet::{Channel, Config, DataLinkReceiver, DataLinkSender, NetworkInterface};
 
-use super::{Link, Moved, Outgoing, Received};
+use super::{Link, Moved, Outgoing, Received, survive_down};
 use crate::sys::checksum;
-use crate::sys::packet::{Fanout, OFFLOAD_HEADER, PacketSocket, unmute};
+use crate::sys::packet::{Fanout, OFFLOAD_HEADER, PacketSocket, take_error, unmute};
 use crate::sys::poll::readable;
 use crate::sys::ring::Offloads;
 
@@ -90,7 +90,10 @@ impl std::fmt::Debug for Pnet {
 
 impl Link for Pnet {
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        readable([self.socket.as_fd()], timeout).map(drop)
+        let [ready] = readable([self.socket.as_fd()], timeout)?;
+        // `pnet` neither takes nor tells an error that waits on the socket.
+        let outcome = if ready { take_error(self.socket.as_fd()) } else { Ok(()) };
+        outcome.or_else(|error| survive_down(error, self.ifindex))
     }
 
     fn turn(
@@ -113,7 +116,10 @@ impl Link for Pnet {
                     decide(&Received { frame, merged: offloads.merged }, room)
                 }
                 Err(error) if is_empty(&error) => break,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    survive_down(error, self.ifindex)?;
+                    break;
+                }
             };
             if let Some(outgoing) = outgoing {
                 self.send(outgoing, &mut moved);
@@ -162,7 +168,9 @@ fn find(name: &str) -> io::Result<NetworkInterface> {
         .ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
 }
 
-/// Nothing to read: `pnet` says so by its own time-out or by the kernel's error.
+/// Nothing to read: `pnet` says so by its own time-out or by the kernel's error. By "other" it means an error that
+/// waits on the socket, which the next `wait` looks at.
 fn is_empty(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+    use io::ErrorKind::{Interrupted, Other, TimedOut, WouldBlock};
+    matches!(error.kind(), TimedOut | WouldBlock | Interrupted | Other)
 }

@@ -143,6 +143,24 @@ impl Fanout {
     }
 }
 
+/// The error that waits on a socket, if any, which asking clears. Until then poll(2) calls the socket ready.
+pub fn take_error(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let mut errno: libc::c_int = 0;
+    let mut len = socklen::<libc::c_int>();
+    // SAFETY: the kernel writes at most `len` octets, and `errno` has that many.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ERROR,
+            (&raw mut errno).cast(),
+            &raw mut len,
+        )
+    };
+    check(result)?;
+    if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
+}
+
 /// The number of the group that a socket is in.
 fn fanout_group(socket: BorrowedFd<'_>) -> io::Result<u16> {
     let mut value = 0_u32;

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::checksum;
-use super::packet::{Arrivals, Fanout, OFFLOAD_HEADER, PacketSocket};
+use super::packet::{Arrivals, Fanout, OFFLOAD_HEADER, PacketSocket, take_error};
 use super::poll::readable;
 use super::{Zeroable, set_option};
 
@@ -78,9 +78,14 @@ impl Ring {
         Ok(Self { map, socket, block_len, blocks, next: 0 })
     }
 
-    /// Waits until a block is filled, at most `timeout`.
+    /// Waits until a block is filled, at most `timeout`. ENETDOWN once when the interface goes down or away.
     pub fn wait(&self, timeout: Duration) -> io::Result<()> {
-        if self.is_ours(self.next) { Ok(()) } else { readable([self.socket.as_fd()], timeout).map(drop) }
+        if self.is_ours(self.next) {
+            return Ok(());
+        }
+        let [ready] = readable([self.socket.as_fd()], timeout)?;
+        // Ready without a block: an error, which would keep the socket ready until it is taken.
+        if ready && !self.is_ours(self.next) { take_error(self.socket.as_fd()) } else { Ok(()) }
     }
 
     /// The next block, if it is filled.

@@ -171,6 +171,26 @@ impl Running {
     }
 }
 
+impl Running {
+    /// Waits for it to end by itself.
+    pub(crate) fn ends(mut self) -> (Option<i32>, String) {
+        for _ in 0..1000 {
+            if let Some(status) = self.child.try_wait().expect("its state") {
+                return (status.code(), self.said());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("it does not end: {}", self.said());
+    }
+
+    /// CPU time that it has used, in ticks of the clock.
+    pub(crate) fn ticks(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {

@@ -382,6 +382,45 @@ fn a_host_that_would_answer_or_forward_itself_is_warned_about() {
 }
 
 #[test]
+fn an_interface_that_goes_down_is_waited_for_without_spinning() {
+    isolated(|| {
+        let host = Host::new();
+        host.install(&table(None, &FOUR, 0).encode());
+        for mode in ["af-packet", "pnet"] {
+            let director = host.run(&format!("workers: 1\nmode: {mode}"), &[]);
+            resolved(&director);
+            ip("link set front down");
+            let before = director.ticks();
+            std::thread::sleep(Duration::from_millis(500));
+            // 50 ticks if it did nothing else.
+            assert!(director.ticks() - before < 20, "{mode} spins");
+            ip("link set front up");
+            // The far end notices the carrier in its own time, and drops what it sends before.
+            director.until("it goes on", |status| {
+                host.sender().send(&[syn(1)]);
+                status["encapsulated"].as_u64() > Some(0)
+            });
+            director.stop();
+        }
+    });
+}
+
+#[test]
+fn an_interface_that_is_gone_ends_the_director() {
+    isolated(|| {
+        for mode in ["af-packet", "pnet"] {
+            let host = Host::new();
+            host.install(&table(None, &FOUR, 0).encode());
+            let director = host.run(&format!("workers: 2\nmode: {mode}"), &[]);
+            ip("link del front");
+            ip("link del back");
+            let (code, said) = director.ends();
+            assert!(code == Some(2) && said.contains("worker: No such device"), "{mode}, {code:?}: {said}");
+        }
+    });
+}
+
+#[test]
 fn what_is_addressed_to_another_host_is_left_to_it() {
     isolated(|| {
         let host = Host::new();
