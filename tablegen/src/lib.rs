@@ -9,6 +9,7 @@ pub mod cli;
 pub mod config;
 pub mod diff;
 pub mod dump;
+pub mod edit;
 pub mod explain;
 pub mod generate;
 pub mod glb;

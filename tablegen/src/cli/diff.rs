@@ -3,7 +3,8 @@
 use crate::diff::{Diff, Limits, Verdict};
 use crate::report::{Report, json};
 use crate::store;
-use std::path::PathBuf;
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -17,6 +18,9 @@ pub(super) struct Args {
     format: Format,
     #[command(flatten)]
     limits: Limits,
+    /// The certificate of the new table that `tablegen verify --certificate` wrote, to be shown with the report
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -42,11 +46,30 @@ impl Args {
 
     fn report(&self, diff: &Diff) -> anyhow::Result<ExitCode> {
         let excesses = self.limits.excesses(diff);
-        let report = Report { diff, verdict: Verdict::new(diff, &excesses), excesses: &excesses };
+        let certificate = self.certificate.as_deref().map(|file| certificate(file, diff)).transpose()?;
+        let verdict = Verdict::new(diff, &excesses);
+        let report = Report { diff, verdict, excesses: &excesses, certificate: certificate.as_ref() };
         match self.format {
             Format::Text => super::print(&report)?,
             Format::Json => super::print_json(&json::value(&report))?,
         }
         Ok(if excesses.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// Reads a certificate and makes sure that it is about this change.
+fn certificate(file: &Path, diff: &Diff) -> anyhow::Result<serde_json::Value> {
+    let octets = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let certificate: serde_json::Value =
+        serde_json::from_slice(&octets).with_context(|| format!("{} is no certificate", file.display()))?;
+    let says =
+        |key: &str, digest: common::table::Digest| certificate[key].as_str() == Some(&digest.to_string());
+    let proved = certificate["findings"].as_array().is_some_and(Vec::is_empty);
+    let parent = diff.new.parent.is_none_or(|parent| says("parent", parent));
+    anyhow::ensure!(
+        proved && parent && says("digest", diff.new.digest),
+        "{} is about another table",
+        file.display()
+    );
+    Ok(certificate)
 }

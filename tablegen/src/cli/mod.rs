@@ -7,11 +7,13 @@ mod build;
 mod check;
 mod diff;
 mod dump;
+mod edit;
 mod explain;
 mod import;
 mod verify;
 
 use crate::config::ConfigError;
+use crate::edit::{Action, step::StepError};
 use crate::glb::{ExportError, ImportError};
 use crate::store::LoadError;
 use clap::{Parser, Subcommand};
@@ -42,6 +44,14 @@ enum Command {
     Diff(diff::Args),
     /// Prove a table by computing it a second time, another way
     Verify(verify::Args),
+    /// Let backends have no new connections
+    Drain(edit::Args),
+    /// Let backends have new connections for a part of their weight
+    Fill(edit::FillArgs),
+    /// Let backends have new connections in full
+    Activate(edit::Args),
+    /// Take backends out that are drained
+    Remove(edit::Args),
 }
 
 impl Cli {
@@ -55,6 +65,10 @@ impl Cli {
             Command::Import(args) => args.run(),
             Command::Diff(args) => args.run(),
             Command::Verify(args) => args.run(),
+            Command::Drain(args) => args.run(Action::Drain),
+            Command::Fill(args) => args.run(),
+            Command::Activate(args) => args.run(Action::Activate),
+            Command::Remove(args) => args.run(Action::Remove),
         }
     }
 }
@@ -65,6 +79,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
         matches!(cause.downcast_ref(), Some(ConfigError::Refused { .. }))
             || matches!(cause.downcast_ref(), Some(LoadError::Table { .. }))
             || cause.is::<common::table::TableError>()
+            || cause.is::<StepError>()
             || cause.is::<ExportError>()
             || cause.is::<ImportError>()
     });

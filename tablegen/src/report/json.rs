@@ -19,6 +19,7 @@ pub fn value(report: &Report<'_>) -> Value {
         "new": version(&diff.new),
         "descent": descent(diff.descent),
         "notes": remarks(diff),
+        "certificate": report.certificate,
         "tables": diff.tables.iter().map(table).collect::<Vec<_>>(),
     })
 }

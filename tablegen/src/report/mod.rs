@@ -17,6 +17,8 @@ pub struct Report<'a> {
     pub verdict: Verdict,
     /// Limits that are broken.
     pub excesses: &'a [Excess],
+    /// The proof of the new table by `verify`, as it was written there.
+    pub certificate: Option<&'a serde_json::Value>,
 }
 
 /// Changes that are alike but for the backend, together.

@@ -23,6 +23,9 @@ impl fmt::Display for Report<'_> {
         for remark in remarks(self.diff) {
             writeln!(f, "note: {remark}")?;
         }
+        if self.certificate.is_some() {
+            writeln!(f, "proved by verify: every row computed again, another way")?;
+        }
         self.diff.tables.iter().try_for_each(|table| write_table(f, table))
     }
 }
@@ -73,7 +76,7 @@ fn write_rows(f: &mut fmt::Formatter<'_>, table: &TableDiff) -> fmt::Result {
 }
 
 /// One sentence a backend and reason, the most rows first.
-pub(super) fn risks(table: &TableDiff) -> Vec<String> {
+pub fn risks(table: &TableDiff) -> Vec<String> {
     let mut all: Vec<_> = table.rows.risks.iter().collect();
     all.sort_by_key(|(key, rows)| (Reverse(**rows), **key));
     let sentence = |((backend, risk), count): (&(u32, Risk), &u32)| {

@@ -5,6 +5,7 @@
 mod commands;
 mod config;
 mod diff;
+mod edit;
 mod faults;
 mod glb;
 mod hops;
