@@ -56,16 +56,16 @@ impl Args {
             action,
         };
         let step = request.step(&self.backends)?;
-        super::print(&self.shown(&text, &step))?;
+        super::print(self.shown(&text, &step))?;
         if !step.refusals.is_empty() {
-            super::print(&self.refused(&request, &step))?;
+            super::print(self.refused(&request, &step))?;
             return Ok(ExitCode::FAILURE);
         }
         if self.write && step.text != text {
             store::write(&self.config, step.text.as_bytes())
                 .with_context(|| format!("cannot write {}", self.config.display()))?;
         }
-        super::print(&self.next(step.text != text))?;
+        super::print(self.next(step.text != text))?;
         Ok(ExitCode::SUCCESS)
     }
 
