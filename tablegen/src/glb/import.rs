@@ -192,7 +192,8 @@ struct Quoted<'a>(&'a str);
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._/".contains(c);
-        if self.0.starts_with(|c: char| c.is_ascii_alphanumeric()) && self.0.chars().all(plain) {
+        let starts_plain = self.0.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if starts_plain && self.0.chars().all(plain) && !self.0.eq_ignore_ascii_case("null") {
             return f.write_str(self.0);
         }
         f.write_char('"')?;
@@ -267,6 +268,17 @@ mod tests {
         for (binds, backends, expected) in cases {
             let error = import(&table(binds, backends)).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{expected}: {error}");
+        }
+    }
+
+    #[test]
+    fn any_name_reads_back() {
+        for name in
+            ["null", "~", "true", "1.5", "- a", "a: b", "a # b", "{x}", "ä \u{2028}", "\\ \"", "*a", "%", "@"]
+        {
+            let json = table(BIND, BACKEND).replace("\"t\"", &serde_json::to_string(name).unwrap());
+            let config = Config::parse(&import(&json).unwrap().yaml, Path::new("")).unwrap();
+            assert_eq!(config.tables[0].name, name);
         }
     }
 

@@ -107,6 +107,14 @@ fn too_many_of_anything_is_refused_and_as_many_as_allowed_are_not() {
 }
 
 #[test]
+fn one_table_too_many_is_refused() {
+    let one = text(BIND, BACKEND);
+    let table = one.strip_prefix("version: 1\ntables:\n").unwrap();
+    let error = parse(&format!("version: 1\ntables:\n{}", table.repeat(4_097))).unwrap_err().to_string();
+    assert!(error.ends_with("tables: found 4097 tables, allowed 1 to 4096"), "{error}");
+}
+
+#[test]
 fn a_bomb_of_aliases_is_refused() {
     let mut bomb = "version: 1\ntables:\n  - &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..9 {

@@ -6,6 +6,7 @@ mod commands;
 mod config;
 mod diff;
 mod edit;
+mod explain;
 mod faults;
 mod glb;
 mod hops;
