@@ -54,6 +54,10 @@ pub struct UnderlayConfig {
 /// How frames come in and go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
+    /// The kernel program where it may be had, else the ring alone.
+    Auto,
+    /// The kernel program, and the ring for what it leaves; refused where it cannot be had.
+    Xdp,
     /// A receive ring, and many frames sent by one call.
     AfPacket,
     /// The plain driver of `pnet`: a call for each frame.
@@ -61,11 +65,23 @@ pub enum Mode {
 }
 
 impl Mode {
-    const ALL: [(&str, Self); 2] = [("af-packet", Self::AfPacket), ("pnet", Self::Pnet)];
+    const ALL: [(&str, Self); 4] =
+        [("auto", Self::Auto), ("xdp", Self::Xdp), ("af-packet", Self::AfPacket), ("pnet", Self::Pnet)];
+
+    /// The mode of that name.
+    ///
+    /// # Errors
+    /// With the names that there are.
+    pub fn from_name(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, mode)| *mode);
+        found.ok_or_else(|| format!("expected one of {}", Self::ALL.map(|(known, _)| known).join(", ")))
+    }
 
     /// As it is written.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
+            Self::Xdp => "xdp",
             Self::AfPacket => "af-packet",
             Self::Pnet => "pnet",
         }
@@ -260,7 +276,7 @@ mod tests {
     fn each_wrong_value_is_refused_with_its_place() {
         let at = "/etc/tryst/dataplane.yaml";
         for (line, expected) in [
-            ("mode: xpd", "mode: found `xpd`, allowed: af-packet, pnet"),
+            ("mode: xpd", "mode: found `xpd`, allowed: auto, xdp, af-packet, pnet"),
             ("workers: 0", "workers: found `0`, allowed: a whole number from 1 to 1024"),
             ("workers: many", "workers: found `many`, allowed: a whole number from 1 to 1024"),
             ("workers: +4", "workers: found `+4`, allowed: a whole number from 1 to 1024"),

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::Director;
-use crate::config::Config;
+use super::{Director, Options};
+use crate::config::{Config, Mode};
 use crate::control::{self, Format};
 
 /// Encapsulates clients' packets for the backends of a forwarding table
@@ -20,6 +20,9 @@ pub struct RunArgs {
     /// Take over a table that is older than the running one
     #[arg(long)]
     allow_rollback: bool,
+    /// How frames are forwarded, whatever the configuration says: auto, xdp, af-packet or pnet
+    #[arg(long, value_name = "MODE", value_parser = Mode::from_name)]
+    mode: Option<Mode>,
     /// Print the counters as JSON (on SIGUSR1 and at the end)
     #[arg(long)]
     json: bool,
@@ -34,7 +37,8 @@ impl RunArgs {
         if self.check {
             return Director::check(&self.config);
         }
-        Director::start(&self.config, self.allow_rollback, self.json)?.run()
+        let options = Options { mode: self.mode, allow_rollback: self.allow_rollback, json: self.json };
+        Director::start(&self.config, options)?.run()
     }
 }
 

@@ -32,12 +32,13 @@ use crossbeam::channel;
 
 pub use self::args::{RunArgs, StatusArgs};
 use self::events::{Event, Sources};
+use self::fast::FastPath;
 use self::offloads::OffloadGuard;
 use self::plan::{Plan, Settings};
 use self::supervise::Supervisor;
 use self::tally::{Board, Identity};
 use self::worker::Shared;
-use crate::config::{Config, Mode, Offloads};
+use crate::config::{Config, ConfigError, Mode, Offloads};
 use crate::control::{Control, Format};
 use crate::io::af_packet::AfPacket;
 use crate::io::pnet::Pnet;
@@ -51,6 +52,7 @@ use crate::sys::thread;
 
 mod args;
 mod events;
+mod fast;
 mod limiter;
 mod offloads;
 mod plan;
@@ -71,6 +73,24 @@ pub struct Director {
     control: Option<Control>,
     /// Last, so that offloads come back when everything else has ended.
     _offloads: Option<OffloadGuard>,
+}
+
+/// What was typed beside the configuration, for as long as the director runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// In place of the configuration's.
+    pub mode: Option<Mode>,
+    /// Whether a table may be older than the running one.
+    pub allow_rollback: bool,
+    /// Whether counters are printed as JSON.
+    pub json: bool,
+}
+
+impl Options {
+    fn load(self, path: &Path) -> Result<Config, ConfigError> {
+        let config = Config::load(path)?;
+        Ok(Config { mode: self.mode.unwrap_or(config.mode), ..config })
+    }
 }
 
 #[derive(Debug)]
@@ -95,8 +115,8 @@ impl Director {
     ///
     /// # Errors
     /// If the configuration or the table is refused, or the system says no.
-    pub fn start(config_path: &Path, allow_rollback: bool, json: bool) -> anyhow::Result<Self> {
-        let config = Config::load(config_path)?;
+    pub fn start(config_path: &Path, options: Options) -> anyhow::Result<Self> {
+        let config = options.load(config_path)?;
         let table = plan::read(&config.table)?;
         privileges()?;
         let signals = Signals::block().context("signals")?;
@@ -119,26 +139,20 @@ impl Director {
         watch.folder(folder).with_context(|| folder.display().to_string())?;
         // What changed before was read above, or is not wanted.
         watch.changed().context("inotify")?;
-        let identity = Identity { interface: interface.name, mode: config.mode.name(), workers };
+        let identity = Identity { interface: interface.name.clone(), mode: config.mode.name(), workers };
         Ok(Self {
             links,
             cpus,
             own: SelfSender::open().context("raw sockets")?,
             shared: Shared {
                 board: Board::new(workers, &plan),
+                fast: FastPath::start(&config, &interface, &plan)?,
                 plan: ArcSwap::new(plan),
                 stop: AtomicBool::new(false),
                 ifindex: interface.index,
             },
             sources: Sources { signals, watch, monitor },
-            supervisor: Supervisor::new(
-                config_path,
-                config.clone(),
-                resolver,
-                identity,
-                allow_rollback,
-                json,
-            ),
+            supervisor: Supervisor::new(config_path, config.clone(), resolver, identity, options),
             control,
             _offloads: offloads,
             config,
@@ -240,7 +254,9 @@ fn open_links(config: &Config, ifindex: u32, workers: usize) -> anyhow::Result<V
     let mut open = || {
         let group = (workers > 1).then_some(&mut fanout);
         io::Result::Ok(match config.mode {
-            Mode::AfPacket => Driver::AfPacket(Box::new(AfPacket::open(ifindex, group)?)),
+            Mode::Auto | Mode::Xdp | Mode::AfPacket => {
+                Driver::AfPacket(Box::new(AfPacket::open(ifindex, group)?))
+            }
             Mode::Pnet => Driver::Pnet(Box::new(Pnet::open(&config.interface, group)?)),
         })
     };

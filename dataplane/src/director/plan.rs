@@ -77,6 +77,11 @@ impl Plan {
         table.and_then(|table| table.get(usize::from(done.backend))).copied().unwrap_or(0)
     }
 
+    /// The interfaces of all backends, in the order of the file; 0 for one that is not reached over a link.
+    pub(crate) fn interfaces(&self) -> impl Iterator<Item = u32> {
+        self.egress.iter().flatten().copied()
+    }
+
     /// The address that a packet is for.
     pub(crate) fn address(&self, done: &Encapsulated) -> Option<IpAddr> {
         let table = self.pipeline.forwarding().tables().get(usize::from(done.table))?;

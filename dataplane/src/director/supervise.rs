@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, RecvTimeoutError};
@@ -11,7 +11,7 @@ use super::events::Event;
 use super::plan::{self, Plan};
 use super::tally::{History, Identity, Report};
 use super::worker::Shared;
-use super::{say, settings, show};
+use super::{Options, say, settings, show};
 use crate::config::Config;
 use crate::route::Resolver;
 use crate::sys::signal::Signal;
@@ -20,8 +20,7 @@ use crate::sys::signal::Signal;
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     identity: Identity,
-    allow_rollback: bool,
-    json: bool,
+    options: Options,
     config_path: PathBuf,
     history: Mutex<History>,
     /// Locked by the loop for as long as it runs.
@@ -47,13 +46,11 @@ impl Supervisor {
         config: Config,
         resolver: Resolver,
         identity: Identity,
-        allow_rollback: bool,
-        json: bool,
+        options: Options,
     ) -> Self {
         Self {
             identity,
-            allow_rollback,
-            json,
+            options,
             config_path: config_path.to_owned(),
             history: Mutex::default(),
             state: Mutex::new(State { config, resolver, refreshed: Instant::now() }),
@@ -61,7 +58,7 @@ impl Supervisor {
     }
 
     pub(crate) fn json(&self) -> bool {
-        self.json
+        self.options.json
     }
 
     /// Says what runs, once.
@@ -84,7 +81,9 @@ impl Supervisor {
     /// The counters as text or JSON.
     pub(crate) fn report(&self, shared: &Shared, json: bool) -> String {
         let plan = shared.plan.load_full();
-        let report = Report::new(&self.identity, lock(&self.history).clone(), &plan, &shared.board.totals());
+        let mut totals = shared.board.totals();
+        let fast_path = shared.fast.report(&mut totals);
+        let report = Report::new(&self.identity, lock(&self.history).clone(), &plan, &totals, fast_path);
         if json {
             serde_json::to_string(&report).map_or_else(|error| format!("{error}\n"), |json| json + "\n")
         } else {
@@ -106,7 +105,7 @@ impl Supervisor {
             for event in first.into_iter().chain(events.try_iter()) {
                 match event {
                     Event::Signal(Signal::Stop) => return Ok(()),
-                    Event::Signal(Signal::Report) => show(&self.report(shared, self.json)),
+                    Event::Signal(Signal::Report) => show(&self.report(shared, self.options.json)),
                     Event::Signal(Signal::Reload) => self.reload(&mut state, shared),
                     Event::Files(names) => {
                         let table = state.config.table.file_name().unwrap_or(OsStr::new(""));
@@ -127,7 +126,7 @@ impl Supervisor {
 
     /// SIGHUP: the configuration, then the table.
     fn reload(&self, state: &mut State, shared: &Shared) {
-        let config = match Config::load(&self.config_path) {
+        let config = match self.options.load(&self.config_path) {
             Ok(config) => config,
             Err(error) => return self.refuse(&error),
         };
@@ -157,7 +156,7 @@ impl Supervisor {
         if new.digest() == old.digest() {
             return;
         }
-        if new.generation() < old.generation() && !self.allow_rollback {
+        if new.generation() < old.generation() && !self.options.allow_rollback {
             return self.refuse(&format_args!(
                 "{}: {} is older than the running {}, which stays; --allow-rollback permits it",
                 state.config.table.display(),
@@ -169,7 +168,7 @@ impl Supervisor {
             Ok(plan) => {
                 say(format_args!("table {} replaces {}", plan.name(), running.name()));
                 tell_unresolved(&plan, &running.unresolved);
-                shared.plan.store(Arc::new(plan));
+                shared.publish(plan);
                 lock(&self.history).swaps += 1;
             }
             Err(error) => self.keep(&running, error),
@@ -195,7 +194,7 @@ impl Supervisor {
             Ok(plan) if plan.forwards_as(&running) => {}
             Ok(plan) => {
                 tell_unresolved(&plan, &running.unresolved);
-                shared.plan.store(Arc::new(plan));
+                shared.publish(plan);
             }
             Err(error) => say(format_args!("routes stay as they were: {error}")),
         }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crossbeam::utils::CachePadded;
 use serde::Serialize;
 
+use super::fast::FastReport;
 use super::plan::Plan;
 use crate::io::Moved;
 use crate::pipeline::{Answer, Counters, DropReason, PassReason};
@@ -46,7 +47,12 @@ pub(crate) struct Tally {
 
 impl Tally {
     fn new(plan: Arc<Plan>) -> Self {
-        Self { counters: Counters::new(&plan.pipeline), around: Around::default(), plan }
+        Self::of(Arc::clone(&plan), Counters::new(&plan.pipeline))
+    }
+
+    /// Counters by the tables of `plan`.
+    pub(crate) fn of(plan: Arc<Plan>, counters: Counters) -> Self {
+        Self { counters, around: Around::default(), plan }
     }
 }
 
@@ -99,7 +105,8 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    fn add(&mut self, tally: &Tally) {
+    /// Adds counters by name.
+    pub(crate) fn add(&mut self, tally: &Tally) {
         self.counters.merge(&tally.counters);
         self.around.add(tally.around);
         for (at, table) in tally.plan.pipeline.forwarding().tables().iter().enumerate() {
@@ -109,6 +116,15 @@ impl Totals {
                     *self.backends.entry(key).or_default() += frames;
                 }
             }
+        }
+    }
+
+    /// Adds sums.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.counters.merge(&other.counters);
+        self.around.add(other.around);
+        for (key, frames) in &other.backends {
+            *self.backends.entry(key.clone()).or_default() += frames;
         }
     }
 
@@ -139,6 +155,9 @@ pub(crate) struct Report {
     passed: BTreeMap<&'static str, u64>,
     dropped: BTreeMap<&'static str, u64>,
     driver: BTreeMap<&'static str, u64>,
+    /// Absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fast_path: Option<FastReport>,
     tables: Vec<TableReport>,
     /// Backends of tables that are gone.
     former: Vec<FormerReport>,
@@ -190,7 +209,13 @@ pub(crate) struct Identity {
 }
 
 impl Report {
-    pub(crate) fn new(identity: &Identity, history: History, plan: &Plan, totals: &Totals) -> Self {
+    pub(crate) fn new(
+        identity: &Identity,
+        history: History,
+        plan: &Plan,
+        totals: &Totals,
+        fast_path: Option<FastReport>,
+    ) -> Self {
         let Around { moved, lost, merged, suppressed, undelivered } = totals.around;
         let counters = &totals.counters;
         let forwarding = plan.pipeline.forwarding();
@@ -222,6 +247,7 @@ impl Report {
                 ("suppressed", suppressed),
                 ("undelivered", undelivered),
             ]),
+            fast_path,
             tables: tables(plan, totals),
             former: former(plan, totals),
         }
@@ -284,6 +310,9 @@ impl fmt::Display for Report {
             ("driver", &self.driver),
         ] {
             write_counts(f, what, counts)?;
+        }
+        if let Some(fast_path) = &self.fast_path {
+            writeln!(f, "{fast_path}")?;
         }
         for table in &self.tables {
             writeln!(f, "table {}    {}", table.name, table.frames)?;

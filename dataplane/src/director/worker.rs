@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Cache};
 
+use super::fast::FastPath;
 use super::limiter::Limiter;
 use super::plan::Plan;
 use super::tally::{Board, Tally};
@@ -20,9 +21,19 @@ use crate::sys::packet::SelfSender;
 pub(crate) struct Shared {
     pub(crate) plan: ArcSwap<Plan>,
     pub(crate) board: Board,
+    pub(crate) fast: FastPath,
     pub(crate) stop: AtomicBool,
     /// Frames come in here, and answers go out.
     pub(crate) ifindex: u32,
+}
+
+impl Shared {
+    /// Makes `plan` the one that frames are forwarded by.
+    pub(crate) fn publish(&self, plan: Plan) {
+        let plan = Arc::new(plan);
+        self.plan.store(Arc::clone(&plan));
+        self.fast.follow(&plan);
+    }
 }
 
 /// How soon a worker without packets notices that it should stop, and lets go of an old table.

@@ -61,6 +61,15 @@ impl Counters {
         }
     }
 
+    /// Counts what somebody else encapsulated for a backend, by the positions of the file.
+    pub fn count_encapsulated(&mut self, table: usize, backend: usize, frames: u64) {
+        if let Some(cell) = self.primary.get_mut(table).and_then(|table| table.get_mut(backend)) {
+            *cell += frames;
+            self.frames += frames;
+            self.encapsulated += frames;
+        }
+    }
+
     /// Frames passed for that reason.
     #[must_use]
     pub fn passed(&self, reason: PassReason) -> u64 {

@@ -123,6 +123,25 @@ impl Offload {
     }
 }
 
+/// The name of an interface's driver, as `ethtool -i` shows it.
+pub fn driver(interface: &str) -> io::Result<String> {
+    const ETHTOOL_GDRVINFO: u32 = 0x3;
+    let mut information = DriverInformation { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
+    let mut request = named(interface)?;
+    request.ifr_ifru.ifru_data = (&raw mut information).cast();
+    ioctl(&any_socket()?, libc::SIOCETHTOOL, &mut request)?;
+    let name = information.driver.split(|&octet| octet == 0).next().unwrap_or_default();
+    String::from_utf8(name.to_vec()).map_err(io::Error::other)
+}
+
+/// `struct ethtool_drvinfo`: 196 octets.
+#[repr(C)]
+struct DriverInformation {
+    command: u32,
+    driver: [u8; 32],
+    rest: [u8; 160],
+}
+
 /// ETH_FLAG_LRO.
 const FLAG_LRO: u32 = 1 << 15;
 
@@ -160,7 +179,7 @@ fn named(name: &str) -> io::Result<libc::ifreq> {
 
 fn ioctl(socket: &OwnedFd, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: all requests made here read and write one `ifreq`; where it holds a pointer (SIOCETHTOOL) the caller
-    // keeps an `ethtool_value` alive behind it, the whole of what these commands access.
+    // keeps the structure of its command alive behind it, the whole of what that command accesses.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut *request) }).map(drop)
 }
 

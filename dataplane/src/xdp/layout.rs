@@ -120,6 +120,6 @@ fn write_hop(to: &mut Octets, head: &Head<'_>, ifindex: u32) {
     to.put(head.address.octets());
     to.u32(ifindex);
     to.u32(sum.into());
-    to.u16(if head.linked { WAY_LINK } else { 0 });
+    to.u16(if head.linked && ifindex != 0 { WAY_LINK } else { 0 });
     to.u16(0);
 }

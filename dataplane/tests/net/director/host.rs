@@ -122,7 +122,7 @@ impl Sender {
     }
 }
 
-/// A running director; stopped when dropped.
+/// A running director; killed when dropped.
 pub(crate) struct Running {
     child: Child,
     folder: PathBuf,
@@ -159,6 +159,12 @@ impl Running {
 
     fn read(&self, name: &str) -> String {
         fs::read_to_string(self.folder.join(name)).unwrap_or_default()
+    }
+
+    /// How many files it has open.
+    #[allow(dead_code, reason = "for the tests of the fast path")]
+    pub(crate) fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).map_or(0, Iterator::count)
     }
 
     /// Stops it gracefully. What it counted at the end, and all it said.

@@ -12,6 +12,14 @@
 #[path = "../../it/support/mod.rs"]
 mod support;
 
+#[allow(dead_code, reason = "shared with the director's tests, which use all of it")]
+#[path = "../director/host.rs"]
+mod host;
+#[allow(dead_code, reason = "shared with the director's tests, which use all of it")]
+#[path = "../director/namespace.rs"]
+mod namespace;
+
 mod fuzz;
 mod judge;
+mod run;
 mod vectors;

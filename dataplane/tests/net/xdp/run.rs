@@ -1,0 +1,164 @@
+//! A running director with its fast path, on cables.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use common::table::ForwardingTable;
+use dataplane::sys::interface::Offload;
+
+use crate::host::{Host, Running, Seen, by_backend, collect, expected, syn, table};
+use crate::judge::{INGRESS, load};
+use crate::namespace::isolated;
+use crate::support::vectors::PIPELINE;
+
+const FOUR: [&str; 4] = ["10.0.0.11", "10.0.0.12", "10.0.0.13", "10.0.0.14"];
+
+/// Runs the test in a namespace of its own, if BPF programs may be loaded.
+fn with_bpf(test: impl FnOnce() + Send) {
+    if load(&PIPELINE, INGRESS).is_some() {
+        isolated(test);
+    }
+}
+
+fn resolved(director: &Running) {
+    director.until("all backends have a next hop", |status| {
+        let backends = status["tables"][0]["backends"].as_array().unwrap();
+        backends.iter().all(|backend| backend["unreachable"].is_null())
+    });
+}
+
+fn seen_right(all: &mut [Seen], table: &ForwardingTable, count: u32) {
+    all.sort_by_key(|seen| seen.number);
+    let hops: Vec<_> = all.iter().map(|seen| (seen.number, seen.hops.clone())).collect();
+    assert_eq!(hops, (0..count).map(|number| (number, expected(table, number))).collect::<Vec<_>>());
+}
+
+/// What the program sends a worker does not see; one set of counters covers both.
+fn forwards(mode: &str, attached: &str) {
+    let host = Host::new();
+    // A veth takes redirected frames natively only while its other end polls, which GRO makes it do.
+    host.backends.visit(|| Offload::Gro.switch("far", true).unwrap());
+    let table = table(None, &FOUR, 0);
+    host.install(&table.encode());
+    let mut ring = host.listen();
+    let director = host.run(&format!("mode: {mode}\nworkers: 1"), &[]);
+    resolved(&director);
+    host.sender().send(&(0..500).map(syn).collect::<Vec<_>>());
+    let mut all = collect(&mut ring, 500);
+    seen_right(&mut all, &table, 500);
+    let link = ip_link("front");
+    assert_eq!((link.contains("xdp"), link.contains("xdpgeneric")), (true, attached == "generic"), "{link}");
+    let (report, said) = director.stop();
+    assert_eq!(report["fast_path"]["attached"], attached, "{report:#}\n{said}");
+    assert_eq!(report["fast_path"]["encapsulated"], 500);
+    assert_eq!((&report["encapsulated"], &report["driver"]["sent"]), (&500.into(), &0.into()));
+    assert_eq!(by_backend(&report).values().sum::<u64>(), 500);
+    assert!(!ip_link("front").contains("xdp"), "nothing stays behind");
+}
+
+fn ip_link(name: &str) -> String {
+    let output = std::process::Command::new("ip").args(["link", "show", name]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn auto_on_a_cable_is_generic_and_forwards_by_the_table() {
+    with_bpf(|| forwards("auto", "generic"));
+}
+
+#[test]
+fn xdp_is_native_and_forwards_by_the_table() {
+    with_bpf(|| forwards("xdp", "native"));
+}
+
+/// Killed, it leaves nothing: no program, no forwarding by an old table. Started again, it goes on.
+#[test]
+fn a_killed_director_leaves_no_program() {
+    with_bpf(|| {
+        let host = Host::new();
+        let table = table(None, &FOUR, 0);
+        host.install(&table.encode());
+        let mut ring = host.listen();
+        for round in 0..3 {
+            let director = host.run("mode: auto\nworkers: 1", &[]);
+            resolved(&director);
+            assert!(ip_link("front").contains("xdpgeneric"), "round {round}: {}", director.said());
+            host.sender().send(&(0..100).map(syn).collect::<Vec<_>>());
+            seen_right(&mut collect(&mut ring, 100), &table, 100);
+            // Drop is SIGKILL.
+            drop(director);
+            assert!(!ip_link("front").contains("xdp"), "round {round}");
+            host.sender().send(&(0..100).map(syn).collect::<Vec<_>>());
+            assert_eq!(collect(&mut ring, 1), [], "round {round}: nobody forwards");
+        }
+    });
+}
+
+/// Packets flow while the table is replaced again and again (`XDP_RELOADS`, 50 times by default): none is lost, doubled
+/// or torn, and no program or map stays behind.
+#[test]
+fn reloads_under_load_lose_nothing() {
+    with_bpf(|| {
+        let reloads: u64 = std::env::var("XDP_RELOADS").map_or(50, |text| text.parse().unwrap());
+        let host = Host::new();
+        let tables = [table(None, &FOUR, 0), table(None, &FOUR, 1)];
+        let octets = [tables[0].encode(), tables[1].encode()];
+        host.install(&octets[0]);
+        let mut ring = host.listen();
+        let director = host.run("mode: auto\nworkers: 1", &[]);
+        resolved(&director);
+        let descriptors = director.descriptors();
+        let mut sender = host.sender();
+        let (done, sent) = (AtomicBool::new(false), AtomicU32::new(0));
+        let all = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let first = sent.load(Ordering::Relaxed);
+                    sender.send(&(first..first + 32).map(syn).collect::<Vec<_>>());
+                    sent.store(first + 32, Ordering::Relaxed);
+                    std::thread::sleep(Duration::from_millis(4));
+                }
+            });
+            let receiver = scope.spawn(|| {
+                let mut all = Vec::new();
+                while !done.load(Ordering::Relaxed) {
+                    all.extend(collect(&mut ring, 1_000));
+                }
+                all.extend(collect(&mut ring, usize::MAX));
+                all
+            });
+            let start = Instant::now();
+            for swap in 1..=reloads {
+                host.install(&octets[usize::try_from(swap % 2).unwrap()]);
+                while director.status().is_none_or(|status| status["swaps"].as_u64() < Some(swap)) {
+                    assert!(start.elapsed() < Duration::from_secs(300), "swap {swap}: {}", director.said());
+                }
+            }
+            eprintln!("{reloads} reloads in {:?}", start.elapsed());
+            done.store(true, Ordering::Relaxed);
+            receiver.join().unwrap()
+        });
+        assert_eq!(director.descriptors(), descriptors, "maps and programs of old tables are gone");
+        let sent = sent.load(Ordering::Relaxed);
+        let (report, _) = director.stop();
+        let numbers: BTreeSet<_> = all.iter().map(|seen| seen.number).collect();
+        assert_eq!((all.len(), numbers.len()), (usize::try_from(sent).unwrap(), all.len()), "{report:#}");
+        let mut by_table = [0, 0, 0];
+        for Seen { number, hops, .. } in &all {
+            let fits = tables.each_ref().map(|table| expected(table, *number) == *hops);
+            assert!(fits[0] || fits[1], "packet {number} has hops {hops:?} of neither table");
+            by_table[if fits[0] && fits[1] { 2 } else { usize::from(fits[1]) }] += 1;
+        }
+        assert!(by_table[0] > 0 && by_table[1] > 0, "both tables were used: {by_table:?}");
+        assert_eq!((&report["swaps"], &report["encapsulated"]), (&reloads.into(), &sent.into()));
+        assert_eq!(
+            by_backend(&report).values().sum::<u64>(),
+            u64::from(sent),
+            "counters outlive their tables"
+        );
+        let fast = report["fast_path"]["encapsulated"].as_u64().unwrap();
+        eprintln!("{sent} packets, {fast} of them by the program");
+        assert_eq!(fast, u64::from(sent));
+    });
+}
