@@ -4,6 +4,8 @@
 use clap::{Parser, Subcommand};
 use common::table::TableError;
 
+#[cfg(feature = "demo")]
+use crate::demo;
 use crate::{config::ConfigError, director, redirect, replay};
 
 /// Refused, or over a limit that was set.
@@ -21,6 +23,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[cfg(feature = "demo")]
+    Demo(demo::DemoArgs),
     Redirect(redirect::args::RedirectArgs),
     Replay(replay::Args),
     Run(director::RunArgs),
@@ -34,6 +38,8 @@ impl Cli {
     /// See [`exit_code`].
     pub fn run(self) -> anyhow::Result<()> {
         match self.command {
+            #[cfg(feature = "demo")]
+            Command::Demo(args) => args.run(),
             Command::Redirect(args) => args.run(),
             Command::Replay(args) => args.run(),
             Command::Run(args) => args.run(),

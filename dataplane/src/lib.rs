@@ -4,6 +4,8 @@
 pub mod cli;
 pub mod config;
 pub mod control;
+#[cfg(feature = "demo")]
+pub mod demo;
 pub mod director;
 pub mod io;
 #[cfg(feature = "demo")]

@@ -6,7 +6,9 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use common::flow::FlowKey;
 use common::hash::mix;
+use common::table::Table;
 
 use super::server;
 
@@ -22,6 +24,7 @@ pub struct Crowd {
 struct Connection {
     stream: BufReader<TcpStream>,
     backend: String,
+    flow: FlowKey,
     requests: u64,
     awaited: Option<Vec<u8>>,
     broken: Option<String>,
@@ -73,7 +76,11 @@ impl Crowd {
             let stream = TcpStream::connect_timeout(&to, patience)?;
             stream.set_nodelay(true)?;
             let number = self.connections.len();
+            let local = stream.local_addr()?;
+            let flow =
+                FlowKey { src_addr: local.ip(), dst_addr: to.ip(), ports: Some((local.port(), to.port())) };
             let mut connection = Connection {
+                flow,
                 stream: BufReader::with_capacity(4_096, stream),
                 backend: String::new(),
                 requests: 0,
@@ -120,6 +127,17 @@ impl Crowd {
         let mut count = BTreeMap::new();
         for connection in &self.connections {
             *count.entry(connection.backend.clone()).or_default() += 1;
+        }
+        count
+    }
+
+    /// How many connections each backend should have by this table, had all been opened under it.
+    pub fn expected(&self, table: &Table) -> BTreeMap<String, usize> {
+        let mut count = BTreeMap::new();
+        for connection in &self.connections {
+            let primary = table.primary(table.row(&connection.flow, table.hash_fields));
+            let owner = primary.and_then(|position| table.backend(position));
+            *count.entry(owner.map_or_else(String::new, |owner| owner.id.clone())).or_default() += 1;
         }
         count
     }

@@ -1,124 +1,93 @@
-//! The service as its operator writes it down: which backends, in which state. Tables are made of it as
-//! `tablegen build` makes them, the one in service being the parent.
+//! The service as its operator wants it: which backends, in which state. Tables are made of it as `tablegen build`
+//! makes them, the one in service being the parent.
 
-use std::fmt::{self, Write as _};
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use common::backend::{Backend, Health, State};
 use common::table::ForwardingTable;
-use tablegen::config::Config;
+use tablegen::config::{Config, TableSpec};
 use tablegen::generate::{History, generate};
 
-use super::topology::{PORT, VIP, VIP6, backend, backend_v6};
+use super::topology::{backend, backend_v6};
 
-/// What `tablegen build` is given.
+/// A configuration of one table whose backends are hosts of the network.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// The backends, by number.
-    pub backends: Vec<Backend>,
-    /// Flow hash, as in the configuration.
-    pub hash_fields: &'static str,
-    /// The second look-up's.
-    pub alt_hash_fields: &'static str,
-    /// Backends by their IPv6 addresses.
-    pub underlay_v6: bool,
+    /// What `tablegen` makes a table of.
+    pub spec: TableSpec,
 }
 
-/// One backend's line.
-#[derive(Clone, Copy, Debug)]
-pub struct Backend {
-    /// Host of the network.
-    pub number: u8,
-    /// What the operator wants.
-    pub state: State,
-    /// What probes say.
-    pub up: bool,
-}
-
-/// States of design and documentation, by their words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Takes new connections.
-    Active,
-    /// Takes this percentage of its share of new connections.
-    Filling(u8),
-    /// Keeps its connections, takes no new ones.
-    Draining,
-    /// Gone.
-    Inactive,
-}
+/// The service of `demo` and of the tests: binds of [`VIP`](super::topology::VIP) and
+/// [`VIP6`](super::topology::VIP6), three backends.
+pub const DEMO: &str = include_str!("../../../configs/demo.yaml");
 
 impl Service {
-    /// `count` active backends.
-    pub fn new(count: u8) -> Self {
-        let backends = (0..count).map(|number| Backend { number, state: State::Active, up: true });
-        Self {
-            backends: backends.collect(),
-            hash_fields: "[src_addr, src_port]",
-            alt_hash_fields: "[]",
-            underlay_v6: false,
-        }
+    /// Reads a configuration.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let config = Config::parse(text, Path::new("demo.yaml"))?;
+        let [spec] = <[TableSpec; 1]>::try_from(config.tables).ok().context("one table is wanted")?;
+        Ok(Self { spec })
     }
 
-    /// The operator changes one backend's state; a new backend appears.
+    /// The demo's service with `count` active backends, and not those of the file.
+    pub fn with_backends(count: u8) -> anyhow::Result<Self> {
+        let mut service = Self::parse(DEMO)?;
+        service.spec.backends = (0..count).map(|n| Backend::new(name(n), backend(n).into())).collect();
+        Ok(service)
+    }
+
+    /// Backends have their IPv6 addresses.
+    pub fn over_ipv6(mut self) -> Self {
+        for (number, backend) in (0..).zip(&mut self.spec.backends) {
+            backend.address = backend_v6(number).into();
+        }
+        self
+    }
+
+    /// The operator changes a backend's state; a new backend appears.
     pub fn set(&mut self, number: u8, state: State) {
-        match self.backends.iter_mut().find(|backend| backend.number == number) {
-            Some(backend) => backend.state = state,
-            None => self.backends.push(Backend { number, state, up: true }),
-        }
+        self.backend(number).state = state;
     }
 
-    /// Probes change their mind about one backend.
-    pub fn set_up(&mut self, number: u8, up: bool) {
-        for backend in self.backends.iter_mut().filter(|backend| backend.number == number) {
-            backend.up = up;
-        }
+    /// The operator lets a backend have this percentage of its share of new connections.
+    pub fn fill(&mut self, number: u8, percent: u8) {
+        let backend = self.backend(number);
+        (backend.state, backend.fill) = (State::Filling, percent);
     }
 
-    /// The table, and what its operator was warned of.
+    /// Probes change their mind about a backend.
+    pub fn set_health(&mut self, number: u8, health: Health) {
+        self.backend(number).health = health;
+    }
+
+    fn backend(&mut self, number: u8) -> &mut Backend {
+        let (backends, id) = (&mut self.spec.backends, name(number));
+        let position = backends.iter().position(|backend| backend.id == id).unwrap_or(backends.len());
+        if position == backends.len() {
+            backends.push(Backend::new(id, backend(number).into()));
+        }
+        &mut backends[position]
+    }
+
+    /// The table, its lineage coming from `parent`.
     pub fn build(&self, parent: Option<&ForwardingTable>) -> anyhow::Result<ForwardingTable> {
-        let text = self.to_string();
-        let config = Config::parse(&text, Path::new("lab.yaml")).context("the lab's configuration")?;
         let history = parent.map_or(History::None, History::Parent);
-        Ok(generate(&config.tables, history).context("the lab's table")?.table)
+        Ok(generate(std::slice::from_ref(&self.spec), history)?.table)
     }
-}
 
-/// The configuration's text.
-impl fmt::Display for Service {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (fields, alt) = (self.hash_fields, self.alt_hash_fields);
-        write!(
-            f,
-            "version: 1\ntables:\n  - name: lab\n    seed: 000102030405060708090a0b0c0d0e0f\n    \
-             hash_key: f0e0d0c0b0a090807060504030201000\n    hash_fields: {fields}\n    alt_hash_fields: {alt}\n    \
-             binds:\n      - {{ address: {VIP}, protocol: tcp, port: {PORT} }}\n      \
-             - {{ address: \"{VIP6}\", protocol: tcp, port: {PORT} }}\n    backends:\n"
-        )?;
-        let mut lines = String::new();
-        for Backend { number, state, up } in &self.backends {
-            let address =
-                if self.underlay_v6 { backend_v6(*number).to_string() } else { backend(*number).to_string() };
-            let health = if *up { "up" } else { "down" };
-            let id = name(*number);
-            writeln!(lines, "      - {{ id: {id}, address: \"{address}\", health: {health}, {state} }}")?;
+    /// The number of backends; refuses those that are no hosts of the network.
+    pub fn check_hosts(&self) -> anyhow::Result<u8> {
+        for (number, backend) in (0..).zip(&self.spec.backends) {
+            let address = super::topology::backend(number);
+            let right = backend.id == name(number) && backend.address == address;
+            ensure!(right, "backend {}: {} at {address} was expected", backend.id, name(number));
         }
-        f.write_str(&lines)
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Active => f.write_str("state: active"),
-            Self::Filling(percent) => write!(f, "state: filling, fill: {percent}"),
-            Self::Draining => f.write_str("state: draining"),
-            Self::Inactive => f.write_str("state: inactive"),
-        }
+        Ok(u8::try_from(self.spec.backends.len())?)
     }
 }
 
 /// A backend's id.
 pub fn name(number: u8) -> String {
-    format!("web-{}", number + 1)
+    format!("web-{}", u16::from(number) + 1)
 }

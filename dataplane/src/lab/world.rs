@@ -137,6 +137,11 @@ impl World {
         directors.iter().try_for_each(|&number| self.await_table(number))
     }
 
+    /// Forgets all connections, closing them.
+    pub fn close_all(&mut self) {
+        self.close_some(100);
+    }
+
     /// The newest table.
     pub fn table(&self) -> &ForwardingTable {
         &self.table
@@ -216,13 +221,18 @@ impl World {
     /// As [`World::exchange`], for those who have no time.
     pub fn exchange_within(&mut self, patience: Duration) -> Tally {
         thread::scope(|scope| {
-            let crowds: Vec<_> =
-                self.crowds.iter_mut().map(|crowd| scope.spawn(move || crowd.exchange(patience))).collect();
-            let tallies = crowds.into_iter().filter_map(|crowd| crowd.join().ok());
-            tallies.fold(Tally::default(), |mut sum, tally| {
-                sum.add(&tally);
-                sum
-            })
+            for crowd in &mut self.crowds {
+                scope.spawn(move || crowd.exchange(patience));
+            }
+        });
+        self.tally()
+    }
+
+    /// As the last requests left the connections.
+    pub fn tally(&self) -> Tally {
+        self.crowds.iter().fold(Tally::default(), |mut sum, crowd| {
+            sum.add(&crowd.tally());
+            sum
         })
     }
 
@@ -242,6 +252,18 @@ impl World {
     pub fn by_backend(&self) -> BTreeMap<String, usize> {
         let mut sum = BTreeMap::new();
         for (backend, count) in self.crowds.iter().flat_map(Crowd::by_backend) {
+            *sum.entry(backend).or_default() += count;
+        }
+        sum
+    }
+
+    /// Connections of each backend by the newest table, had all been opened under it.
+    pub fn expected(&self) -> BTreeMap<String, usize> {
+        let mut sum = BTreeMap::new();
+        let tables = self.table.tables().first();
+        let crowds =
+            tables.into_iter().flat_map(|table| self.crowds.iter().map(|crowd| crowd.expected(table)));
+        for (backend, count) in crowds.flatten() {
             *sum.entry(backend).or_default() += count;
         }
         sum

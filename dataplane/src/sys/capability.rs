@@ -2,7 +2,7 @@
 
 use std::{fmt, fs, io};
 
-/// The two that moving frames needs.
+/// Those that moving frames needs, and the one that making namespaces needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Capability {
@@ -10,6 +10,8 @@ pub enum Capability {
     NetRaw = 13,
     /// Offloads, neighbour requests, fanout groups.
     NetAdmin = 12,
+    /// Namespaces.
+    SysAdmin = 21,
 }
 
 impl fmt::Display for Capability {
@@ -17,6 +19,7 @@ impl fmt::Display for Capability {
         f.write_str(match self {
             Self::NetRaw => "CAP_NET_RAW",
             Self::NetAdmin => "CAP_NET_ADMIN",
+            Self::SysAdmin => "CAP_SYS_ADMIN",
         })
     }
 }

@@ -5,6 +5,7 @@
 
 mod capture;
 mod redirect;
+mod second_chance;
 mod speed;
 
 /// May this process make namespaces? Says so if not.

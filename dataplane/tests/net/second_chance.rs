@@ -1,0 +1,243 @@
+//! The promise: connections survive what operators do, and what happens to them. Each scenario is run twice, the
+//! second time with the second chance switched off; then connections must break, or the scenario proves nothing.
+//!
+//! Every connection is real TCP between real kernels and every octet that comes back is checked.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use common::backend::{Health, State};
+use common::flow::HashFields;
+use dataplane::lab::client::Tally;
+use dataplane::lab::service::{Service, name};
+use dataplane::lab::topology::Size;
+use dataplane::lab::world::{Setup, World};
+
+/// Long connections of a scenario.
+const CROWD: usize = 500;
+
+pub(crate) fn setup(directors: u8, backends: u8, serving: u8) -> Setup {
+    Setup {
+        size: Size { clients: 2, directors, backends, underlay_mtu: 1_600 },
+        binary: PathBuf::from(env!("CARGO_BIN_EXE_dataplane")),
+        second_chance: true,
+        director_lines: String::new(),
+        service: Service::with_backends(serving).unwrap(),
+        seed: 7,
+    }
+}
+
+/// How a play ended.
+struct End {
+    tally: Tally,
+    /// Connections that nothing could have saved: those of hosts that died.
+    lost: usize,
+}
+
+impl From<Tally> for End {
+    fn from(tally: Tally) -> Self {
+        Self { tally, lost: 0 }
+    }
+}
+
+/// Plays a scenario with the second chance and without, prints the row of the table, and judges.
+fn prove(title: &str, setup: Setup, play: impl Fn(&mut World) -> anyhow::Result<End>) {
+    if !crate::privileged() {
+        return;
+    }
+    let run = |second_chance| {
+        let mut world = World::new(Setup { second_chance, ..setup.clone() })?;
+        let end = play(&mut world)?;
+        anyhow::Ok((end, world.hops()?))
+    };
+    let (with, hops) = run(true).unwrap_or_else(|error| panic!("{title}: {error:#}"));
+    let (without, _) = run(false).unwrap_or_else(|error| panic!("{title}, second chance off: {error:#}"));
+    println!(
+        "| {title} | {} | {} | {} | {} | {} / {} / {} |",
+        with.tally.opened,
+        with.lost,
+        with.tally.broken(),
+        without.tally.broken(),
+        hops.first,
+        hops.later,
+        hops.passed_on,
+    );
+    assert_eq!(with.tally.broken(), with.lost, "{title}: {}", with.tally);
+    assert!(without.tally.broken() > without.lost, "{title}: nothing broke without: {}", without.tally);
+}
+
+/// Requests on all connections, a few times over.
+fn exchanges(world: &mut World, times: usize) -> Tally {
+    (0..times).map(|_| world.exchange()).last().unwrap_or_default()
+}
+
+fn on(counts: &BTreeMap<String, usize>, number: u8) -> usize {
+    counts.get(&name(number)).copied().unwrap_or(0)
+}
+
+/// New connections, and that none of them went to these backends.
+fn open_elsewhere(world: &mut World, count: usize, not: &[u8]) -> anyhow::Result<()> {
+    let before = world.by_backend();
+    world.open(count)?;
+    let after = world.by_backend();
+    for &number in not {
+        assert_eq!(on(&before, number), on(&after, number), "new connections on {}", name(number));
+    }
+    Ok(())
+}
+
+fn drain(world: &mut World, numbers: &[u8]) -> anyhow::Result<End> {
+    world.open(CROWD)?;
+    numbers.iter().for_each(|&number| world.service.set(number, State::Draining));
+    world.publish()?;
+    exchanges(world, 2);
+    open_elsewhere(world, CROWD / 5, numbers)?;
+    let tally = exchanges(world, 2);
+    // In time the clients are done with them, and the operator sees it and takes them out.
+    numbers.iter().for_each(|&number| world.close_on(&name(number)));
+    numbers.iter().for_each(|&number| world.service.set(number, State::Inactive));
+    world.publish()?;
+    let after = exchanges(world, 2);
+    Ok(Tally { broken: if after.broken() > 0 { after.broken } else { tally.broken }, ..tally }.into())
+}
+
+#[test]
+fn s01_drain_one_of_four() {
+    prove("1. drain one of four, remove it", setup(2, 4, 4), |world| drain(world, &[0]));
+}
+
+#[test]
+fn s02_drain_two_at_once() {
+    prove("2. drain two of four at once, remove them", setup(2, 4, 4), |world| drain(world, &[1, 3]));
+}
+
+#[test]
+fn s03_add_one() {
+    prove("3a. add one", setup(2, 5, 4), |world| {
+        world.open(CROWD)?;
+        world.service.set(4, State::Active);
+        world.publish()?;
+        world.open(CROWD / 5)?;
+        Ok(exchanges(world, 3).into())
+    });
+}
+
+#[test]
+fn s03_add_two_at_once() {
+    prove("3b. add two at once", setup(2, 6, 4), |world| {
+        world.open(CROWD)?;
+        world.service.set(4, State::Active);
+        world.service.set(5, State::Active);
+        world.publish()?;
+        world.open(CROWD / 5)?;
+        Ok(exchanges(world, 3).into())
+    });
+}
+
+#[test]
+fn s03_fill_two_step_by_step() {
+    prove("3c. fill two: 5 %, 25 %, active", setup(2, 6, 4), |world| {
+        world.open(CROWD)?;
+        for percent in [5, 25, 100] {
+            for number in [4, 5] {
+                world.service.fill(number, percent);
+            }
+            if percent == 100 {
+                [4, 5].iter().for_each(|&number| world.service.set(number, State::Active));
+            }
+            world.publish()?;
+            world.open(CROWD / 10)?;
+            exchanges(world, 1);
+        }
+        Ok(exchanges(world, 2).into())
+    });
+}
+
+#[test]
+fn s04_false_alarm() {
+    prove("4. one marked down that is up, and back", setup(2, 4, 4), |world| {
+        world.open(CROWD)?;
+        world.service.set_health(2, Health::Down);
+        world.publish()?;
+        exchanges(world, 2);
+        open_elsewhere(world, CROWD / 5, &[2])?;
+        world.service.set_health(2, Health::Up);
+        world.publish()?;
+        Ok(exchanges(world, 3).into())
+    });
+}
+
+/// Then it comes back, and takes its rows back from those who opened connections meanwhile.
+#[test]
+fn s05_a_backend_dies_and_returns() {
+    prove("5. one dies, another is drained", setup(2, 4, 4), |world| {
+        world.open(CROWD)?;
+        let lost = on(&world.by_backend(), 1);
+        world.kill_backend(1)?;
+        world.service.set_health(1, Health::Down);
+        world.publish()?;
+        world.service.set(3, State::Draining);
+        world.publish()?;
+        world.exchange_within(std::time::Duration::from_secs(3));
+        let tally = exchanges(world, 2);
+        assert_eq!(on(&world.broken_by_backend(), 1), lost, "all of its connections, counted exactly");
+        Ok(End { tally, lost })
+    });
+}
+
+#[test]
+fn s06_a_director_dies_during_a_drain() {
+    prove("6. a director of three dies during a drain", setup(3, 4, 4), |world| {
+        world.open(CROWD)?;
+        world.service.set(0, State::Draining);
+        world.publish()?;
+        exchanges(world, 1);
+        world.kill_director(1)?;
+        exchanges(world, 2);
+        world.open(CROWD / 5)?;
+        Ok(exchanges(world, 1).into())
+    });
+}
+
+#[test]
+fn s07_directors_with_different_tables() {
+    prove("7. two directors on old and new tables, flows moving between them", setup(2, 4, 4), |world| {
+        world.open(CROWD / 2)?;
+        world.service.set(0, State::Draining);
+        world.publish_to(&[1])?;
+        for seed in 1..=5 {
+            world.rehash(seed)?;
+            world.open(CROWD / 10)?;
+            exchanges(world, 2);
+        }
+        world.publish()?;
+        Ok(exchanges(world, 2).into())
+    });
+}
+
+#[test]
+fn s08_hash_fields_change() {
+    prove("8. hash_fields change, the old ones as alt_hash_fields", setup(2, 4, 4), |world| {
+        world.open(CROWD)?;
+        world.service.spec.alt_hash_fields = world.service.spec.hash_fields;
+        world.service.spec.hash_fields = HashFields::from_bits(0b1111).unwrap();
+        world.publish()?;
+        world.open(CROWD / 5)?;
+        Ok(exchanges(world, 3).into())
+    });
+}
+
+#[test]
+fn s09_the_router_hashes_anew() {
+    prove("9. the router's hash seed changes during a drain", setup(3, 4, 4), |world| {
+        world.open(CROWD)?;
+        world.service.set(2, State::Draining);
+        world.publish()?;
+        for seed in [1, 0xdead_beef, 3] {
+            world.rehash(seed)?;
+            exchanges(world, 1);
+        }
+        world.open(CROWD / 5)?;
+        Ok(exchanges(world, 1).into())
+    });
+}
