@@ -1,10 +1,18 @@
 //! What was typed, and the right to make namespaces.
 
+use std::os::fd::AsFd;
+use std::time::Duration;
+use std::{process, thread};
+
 use anyhow::{Context, anyhow};
 
 use super::story;
+use crate::cli::FAILED;
+use crate::lab::folder;
 use crate::sys::capability::{Capability, missing};
+use crate::sys::poll;
 use crate::sys::process::become_root_of_own_namespace;
+use crate::sys::signal::{Signal, Signals};
 
 /// Shows the balancer at work: 300 connections, a drain, a director's death
 #[derive(Debug, clap::Args)]
@@ -21,6 +29,7 @@ impl DemoArgs {
     /// If the system does not allow namespaces, lacks iproute2, or a connection broke.
     pub fn run(&self) -> anyhow::Result<()> {
         gain_namespaces()?;
+        clean_up_when_stopped()?;
         let binary = std::env::current_exe().context("the path of this program")?;
         story::tell(binary, self.json)
     }
@@ -37,4 +46,21 @@ fn gain_namespaces() -> anyhow::Result<()> {
              namespaces (user.max_user_namespaces above 0; on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0)"
         )
     })
+}
+
+/// Programs end with this process and namespaces with both; files would stay when it is interrupted.
+fn clean_up_when_stopped() -> anyhow::Result<()> {
+    let signals = Signals::block().context("signals")?;
+    let wait = move || {
+        loop {
+            let waited = poll::readable([signals.as_fd()], Duration::from_secs(60));
+            let stop = matches!(signals.next(), Ok(Some(Signal::Stop)));
+            if stop || waited.is_err() {
+                folder::remove_all();
+                process::exit(i32::from(FAILED));
+            }
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(wait).context("a thread")?;
+    Ok(())
 }

@@ -29,7 +29,7 @@ struct Counted {
     answered: usize,
     drain: Drain,
     director_killed: Survival,
-    without_second_chance: Survival,
+    without_second_chance: Control,
     seconds: f64,
 }
 
@@ -42,6 +42,12 @@ struct Drain {
     connections: Survival,
     packets_by_second_hop: u64,
     new_connections: BTreeMap<String, usize>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Control {
+    on_drained: usize,
+    connections: Survival,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -203,15 +209,23 @@ fn lose_director(world: &mut World, counted: &mut Counted, out: &mut dyn Write) 
 }
 
 /// The control: what the second chance is good for.
-fn without_second_chance(binary: &Path, out: &mut dyn Write) -> anyhow::Result<Survival> {
+fn without_second_chance(binary: &Path, out: &mut dyn Write) -> anyhow::Result<Control> {
     writeln!(out, "4  the same drain with the second chance switched off\n")?;
     let mut world = world(binary, false)?;
     world.open(LONG)?;
+    let on_drained = world.by_backend().get(&name(0)).copied().unwrap_or(0);
     world.service.set(0, State::Draining);
     world.publish()?;
     let tally = world.exchange();
-    writeln!(out, "     {} of {} connections alive, {} broken.", tally.alive, tally.opened, tally.broken())?;
-    Ok(Survival::from(&tally))
+    writeln!(
+        out,
+        "     {} of {} connections alive, {} broken: the {on_drained} that were on {}.",
+        tally.alive,
+        tally.opened,
+        tally.broken(),
+        name(0)
+    )?;
+    Ok(Control { on_drained, connections: Survival::from(&tally) })
 }
 
 fn table(world: &World) -> Option<&Table> {

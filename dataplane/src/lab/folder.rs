@@ -5,6 +5,23 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Those that exist now, for [`remove_all`].
+static LIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Removes all folders of this process, which is about to end by a signal.
+pub fn remove_all() {
+    let mut live = LIVE.lock().unwrap_or_else(PoisonError::into_inner);
+    for path in live.drain(..) {
+        remove(&path);
+    }
+}
+
+/// What cannot be removed is left for the system's own cleaning; there is nobody to tell.
+fn remove(path: &Path) {
+    drop(fs::remove_dir_all(path));
+}
 
 /// A new folder under the system's folder for temporary files.
 #[derive(Debug)]
@@ -19,6 +36,7 @@ impl Folder {
         let mut builder = fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(&path)?;
+        LIVE.lock().unwrap_or_else(PoisonError::into_inner).push(path.clone());
         Ok(Self(path))
     }
 
@@ -43,7 +61,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed is left for the system's own cleaning; there is nobody to tell.
-        drop(fs::remove_dir_all(&self.0));
+        LIVE.lock().unwrap_or_else(PoisonError::into_inner).retain(|path| *path != self.0);
+        remove(&self.0);
     }
 }

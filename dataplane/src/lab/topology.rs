@@ -141,9 +141,7 @@ impl Network {
         };
         let v4 = hops(&|n| director(n).into());
         let v6 = hops(&|n| Role::Director.v6(n, 2).into());
-        // IPv6 routes with several next hops are added to, not replaced as a whole.
-        self.router
-            .ip(&format!("route replace {VIP}/32{v4}\nroute flush {VIP6}/128\nroute add {VIP6}/128{v6}"))
+        self.router.ip(&format!("route replace {VIP}/32{v4}\nroute replace {VIP6}/128{v6}"))
     }
 }
 

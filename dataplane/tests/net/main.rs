@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod capture;
+mod demo;
 mod redirect;
 mod second_chance;
 mod speed;

@@ -1,0 +1,59 @@
+//! `dataplane demo`: what it counts, and that nothing stays behind.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use dataplane::sys::process::terminate;
+
+fn demo(temporary: &Path) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_dataplane"))
+        .args(["demo", "--json"])
+        .env("TMPDIR", temporary)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).unwrap().next().is_none()
+}
+
+#[test]
+fn the_demo_breaks_nothing_but_what_it_says_it_breaks() {
+    if !crate::privileged() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = demo(folder.path()).wait_with_output().unwrap();
+    let counted: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(output.status.success(), "{counted}");
+    assert_eq!(counted["answered"], 300);
+    assert_eq!(counted["served"], counted["expected"]);
+    assert_eq!(counted["drain"]["connections"]["broken"], 0);
+    assert!(counted["drain"]["packets_by_second_hop"].as_u64().unwrap() > 0);
+    assert_eq!(counted["drain"]["new_connections"]["web-1"], 0);
+    assert_eq!(counted["director_killed"]["broken"], 0);
+    let control = &counted["without_second_chance"];
+    assert_eq!(control["connections"]["broken"], control["on_drained"]);
+    assert!(is_empty(folder.path()));
+}
+
+#[test]
+fn an_interrupted_demo_leaves_nothing_behind() {
+    if !crate::privileged() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = demo(folder.path());
+    for _ in 0..2_000 {
+        if !is_empty(folder.path()) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!is_empty(folder.path()), "it has files while it runs");
+    terminate(&child).unwrap();
+    child.wait().unwrap();
+    assert!(is_empty(folder.path()));
+}
