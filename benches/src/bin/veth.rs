@@ -112,13 +112,17 @@ fn measure() -> anyhow::Result<()> {
     let mut workers = Vec::new();
     for (at, case) in CASES.iter().enumerate() {
         clients.connect(&format!("gen{at}"), &host, &format!("front{at}"), 1500)?;
-        host.ip(&format!("link set front{at} address 02:00:00:00:01:0{at}"))?;
+        clients.ip(&format!("link set gen{at} up"))?;
+        host.ip(&format!("link set front{at} address 02:00:00:00:01:0{at} up"))?;
         host.ip(&format!("addr add 10.9.{at}.1/24 dev front{at}"))?;
         folder.write(&format!("{at}.table"), table(at)?.encode())?;
         let config = folder.write(&format!("{at}.yaml"), config(at, case))?;
         workers.push(Worker(start(&host, case, at, &config)?));
     }
     sleep(Duration::from_millis(500));
+    for (Worker(child), case) in workers.iter_mut().zip(&CASES) {
+        ensure!(child.try_wait()?.is_none(), "{} did not start", case.name);
+    }
     let pids: Vec<u32> = workers.iter().map(|worker| worker.0.id()).collect();
     let results = clients.run(move || rounds(&pids))?;
     drop(workers);
@@ -186,10 +190,11 @@ fn table(at: usize) -> anyhow::Result<ForwardingTable> {
     Ok(ForwardingTable::new(None, vec![table])?)
 }
 
-/// Frames a second of each case: drained, offered, and sent while they were offered.
+/// Frames a second of each case: drained, a second of CPU while they were, offered, and sent while they were offered.
 #[derive(Default)]
 struct Results {
     drain: [Vec<f64>; CASES.len()],
+    cpu: [Vec<f64>; CASES.len()],
     offered: [Vec<f64>; CASES.len()],
     sent: [Vec<f64>; CASES.len()],
 }
@@ -203,7 +208,9 @@ fn rounds(pids: &[u32]) -> anyhow::Result<Results> {
         for (at, case) in CASES.iter().enumerate() {
             let generator = &mut generators[at];
             if case.driver == "af-packet" {
-                results.drain[at].push(generator.drain(pids[at])?);
+                let (drained, cpu) = generator.drain(pids[at])?;
+                results.drain[at].push(drained);
+                results.cpu[at].push(cpu);
             }
             // A second each is long: a third of the rounds is enough.
             if round % 3 == 0 {
@@ -242,11 +249,14 @@ impl Generator {
             self.batch.slot().get_mut(..frame.len()).context("a slot")?.copy_from_slice(frame);
             self.batch.push(frame.len(), self.interface.index);
         }
-        Ok(self.batch.send(&self.socket).frames)
+        let sent = self.batch.send(&self.socket).frames;
+        ensure!(sent > 0, "{} takes no frames", self.interface.name);
+        Ok(sent)
     }
 
-    /// Frames a second that a worker takes out of its full ring.
-    fn drain(&mut self, pid: u32) -> anyhow::Result<f64> {
+    /// Frames a second that a worker takes out of its full ring; and a second of its CPU's time, which others that
+    /// want the CPU do not change.
+    fn drain(&mut self, pid: u32) -> anyhow::Result<(f64, f64)> {
         signal(pid, "STOP")?;
         sleep(Duration::from_millis(5));
         let base = received(&self.interface.name)?;
@@ -256,6 +266,7 @@ impl Generator {
         }
         // The last block is handed over.
         sleep(Duration::from_millis(5));
+        let before = cpu_time(pid)?;
         signal(pid, "CONT")?;
         let (mut first, mut last) = (None, (base, Instant::now()));
         let give_up = Instant::now() + Duration::from_secs(5);
@@ -268,7 +279,8 @@ impl Generator {
             ensure!(now.1 < give_up, "{} of {sent} frames came back", now.0 - base);
         }
         let first = first.context("a frame")?;
-        Ok(per_second(last.0 - first.0, last.1 - first.1))
+        let cpu = cpu_time(pid)?.saturating_sub(before);
+        Ok((per_second(last.0 - first.0, last.1 - first.1), per_second(sent, cpu)))
     }
 
     /// Frames a second sent, and returned.
@@ -318,6 +330,16 @@ fn received(interface: &str) -> anyhow::Result<u64> {
     bail!("{interface} is not in /proc/net/dev")
 }
 
+/// What all threads of a process have run (schedstat: nanoseconds on a CPU come first).
+fn cpu_time(pid: u32) -> anyhow::Result<Duration> {
+    let mut nanos = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = fs::read_to_string(task?.path().join("schedstat"))?;
+        nanos += text.split_whitespace().next().context("a number")?.parse::<u64>()?;
+    }
+    Ok(Duration::from_nanos(nanos))
+}
+
 fn signal(pid: u32, name: &str) -> anyhow::Result<()> {
     let status = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status()?;
     ensure!(status.success(), "kill -{name} {pid}: {status}");
@@ -340,26 +362,25 @@ fn print(results: &Results) {
         "thousand frames a second, medians of {ROUNDS} turns (drain) and {} (offered)",
         ROUNDS.div_ceil(3)
     );
-    println!("{:<16} {:>8} {:>22}", "", "drain", "offered: back of sent");
+    println!("{:<16} {:>8} {:>14} {:>22}", "", "drain", "a CPU second", "offered: back of sent");
     for (at, case) in CASES.iter().enumerate() {
         let kilo = |values: &[f64]| median(values) / 1e3;
+        let ring = |values: &[f64]| match values {
+            [] => "-".to_owned(),
+            values => format!("{:.0}", kilo(values)),
+        };
         println!(
-            "{:<16} {:>8} {:>12.0} of {:>6.0}",
+            "{:<16} {:>8} {:>14} {:>12.0} of {:>6.0}",
             case.name,
-            if results.drain[at].is_empty() {
-                "-".to_owned()
-            } else {
-                format!("{:.0}", kilo(&results.drain[at]))
-            },
+            ring(&results.drain[at]),
+            ring(&results.cpu[at]),
             kilo(&results.offered[at]),
             kilo(&results.sent[at]),
         );
     }
     let ratio = |of: &[Vec<f64>; 4], a: usize, b: usize| median(&of[a]) / median(&of[b]);
-    println!(
-        "af-packet run / echo: drain {:.2}, offered {:.2}",
-        ratio(&results.drain, 1, 0),
-        ratio(&results.offered, 1, 0)
-    );
+    let (drain, cpu) = (ratio(&results.drain, 1, 0), ratio(&results.cpu, 1, 0));
+    let offered = ratio(&results.offered, 1, 0);
+    println!("af-packet run / echo: drain {drain:.2}, a CPU second {cpu:.2}, offered {offered:.2}");
     println!("af-packet / pnet, both run: offered {:.2}", ratio(&results.offered, 1, 3));
 }
