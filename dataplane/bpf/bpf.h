@@ -7,6 +7,7 @@ typedef unsigned char __u8;
 typedef unsigned short __u16;
 typedef unsigned int __u32;
 typedef unsigned long long __u64;
+typedef int __s32;
 typedef long long __s64;
 typedef __u16 __be16;
 typedef __u32 __be32;
@@ -41,7 +42,44 @@ struct xdp_md {
 enum map_type {
 	MAP_ARRAY = 2,
 	MAP_PROGRAMS = 3,
+	MAP_HASH = 1,
+	MAP_PER_CPU_HASH = 5,
 	MAP_PER_CPU_ARRAY = 6,
+};
+
+// The start of what may be read of a socket.
+struct socket {
+	__u32 bound_dev_if;
+	__u32 family;
+	__u32 type;
+	__u32 protocol;
+	__u32 mark;
+	__u32 priority;
+	__u32 src_ip4;
+	__u32 src_ip6[4];
+	__u32 src_port;
+	__u32 dst_port;
+	__u32 dst_ip4;
+	__u32 dst_ip6[4];
+	__u32 state;
+	__s32 rx_queue_mapping;
+};
+
+enum { SOCKET_LISTENS = 10 };
+
+// The ends of a flow, from the sender of a packet.
+struct tuple_v4 {
+	__be32 source;
+	__be32 destination;
+	__be16 source_port;
+	__be16 destination_port;
+};
+
+struct tuple_v6 {
+	__u32 source[4];
+	__u32 destination[4];
+	__be16 source_port;
+	__be16 destination_port;
 };
 
 enum map_flags {
@@ -58,10 +96,20 @@ struct map {
 };
 
 static void *(*const map_lookup)(const struct map *map, const void *key) = (void *)1;
+static long (*const map_update)(const struct map *map, const void *key, const void *value, __u64 flags) = (void *)2;
+static __u64 (*const monotonic_ns)(void) = (void *)5;
 static long (*const tail_call)(struct xdp_md *ctx, const struct map *programs, __u32 index) = (void *)12;
 static long (*const redirect_to)(__u32 ifindex, __u64 flags) = (void *)23;
 static long (*const adjust_head)(struct xdp_md *ctx, int delta) = (void *)44;
 static long (*const adjust_tail)(struct xdp_md *ctx, int delta) = (void *)65;
+static long (*const release_socket)(struct socket *socket) = (void *)86;
+static struct socket *(*const find_socket)(struct xdp_md *ctx, const void *tuple, __u32 size, __u64 netns,
+					   __u64 flags) = (void *)99;
+// GPL-only, hence the second licence.
+static long (*const check_cookie)(struct socket *socket, const void *ip, __u32 ip_len, const void *tcp,
+				  __u32 tcp_len) = (void *)100;
+
+static const __u64 THIS_NETNS = (__u64)-1;
 
 static __always_inline void *frame_start(const struct xdp_md *ctx)
 {

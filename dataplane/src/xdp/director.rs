@@ -99,33 +99,15 @@ impl Director {
 
     /// Puts the program on an interface: into the driver if it can, else into the network stack.
     pub fn attach(&mut self, interface: u32) -> Result<Attached, XdpError> {
-        let native = match self.attach_as(interface, Attached::Native) {
-            Ok(()) => return Ok(Attached::Native),
-            Err(error) => error,
-        };
-        match self.attach_as(interface, Attached::Generic) {
-            Ok(()) => Ok(Attached::Generic),
-            Err(generic) => {
-                Err(XdpError::Attach { interface, text: format!("native: {native}; generic: {generic}") })
-            }
-        }
+        let (link, how) = attach_native_or_generic(program(&mut self.ebpf)?, interface, true)?;
+        self.links.insert(interface, (link, how));
+        Ok(how)
     }
 
     /// Puts the program on an interface in one way alone.
     pub fn attach_as(&mut self, interface: u32, how: Attached) -> Result<(), XdpError> {
-        let mode = match how {
-            Attached::Native => XdpMode::Driver,
-            Attached::Generic => XdpMode::Skb,
-        };
-        let program = program(&mut self.ebpf)?;
-        let link = program.attach_to_if_index(interface, mode).map_err(|error| refused(interface, &error))?;
-        let link = program.take_link(link)?;
-        // Where links are refused a program would be set for good, and outlive this process: not that.
-        let link = FdLink::try_from(link)
-            .map_err(|_| XdpError::Attach { interface, text: "the driver refuses the program".to_owned() })?;
-        let link = XdpLink::try_from(link).map_err(|error| refused(interface, &error))?;
-        let id = program.attach_to_link(link)?;
-        self.links.insert(interface, (id, how));
+        let link = attach_as(program(&mut self.ebpf)?, interface, how)?;
+        self.links.insert(interface, (link, how));
         Ok(())
     }
 
@@ -180,6 +162,37 @@ impl Director {
     pub fn program(&self) -> Option<&Xdp> {
         self.ebpf.program(PROGRAM)?.try_into().ok()
     }
+}
+
+/// Into the driver if that is wanted and it can, else into the network stack.
+pub(super) fn attach_native_or_generic(
+    program: &mut Xdp,
+    interface: u32,
+    native: bool,
+) -> Result<(XdpLinkId, Attached), XdpError> {
+    let native = match native.then(|| attach_as(program, interface, Attached::Native)) {
+        Some(Ok(link)) => return Ok((link, Attached::Native)),
+        Some(Err(error)) => format!("native: {error}; "),
+        None => String::new(),
+    };
+    match attach_as(program, interface, Attached::Generic) {
+        Ok(link) => Ok((link, Attached::Generic)),
+        Err(generic) => Err(XdpError::Attach { interface, text: format!("{native}generic: {generic}") }),
+    }
+}
+
+fn attach_as(program: &mut Xdp, interface: u32, how: Attached) -> Result<XdpLinkId, XdpError> {
+    let mode = match how {
+        Attached::Native => XdpMode::Driver,
+        Attached::Generic => XdpMode::Skb,
+    };
+    let link = program.attach_to_if_index(interface, mode).map_err(|error| refused(interface, &error))?;
+    let link = program.take_link(link)?;
+    // Where links are refused a program would be set for good, and outlive this process: not that.
+    let link = FdLink::try_from(link)
+        .map_err(|_| XdpError::Attach { interface, text: "the driver refuses the program".to_owned() })?;
+    let link = XdpLink::try_from(link).map_err(|error| refused(interface, &error))?;
+    Ok(program.attach_to_link(link)?)
 }
 
 fn refused(interface: u32, error: &dyn std::error::Error) -> XdpError {

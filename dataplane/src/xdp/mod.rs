@@ -1,4 +1,5 @@
-//! The director's fast path in the kernel (`dataplane/bpf/`): what it needs is laid out here, loaded and kept current.
+//! The fast paths in the kernel (`dataplane/bpf/`): what they need is laid out here, loaded and kept current. This is
+//! about the director's; [`Redirect`] is the redirector's.
 //!
 //! **The kernel program is a cache of [`Pipeline`](crate::pipeline::Pipeline).** It sends the plain case and leaves
 //! every other frame as it came to the worker on the same interface, which knows the whole policy. So a frame is
@@ -24,7 +25,10 @@ mod director;
 mod error;
 mod layout;
 mod left;
+mod redirect;
+mod redirect_abi;
 
 pub use director::{Attached, Counts, Director};
 pub use error::XdpError;
 pub use left::Left;
+pub use redirect::{Neighbour, Redirect, RedirectCounts};

@@ -21,5 +21,6 @@ mod namespace;
 
 mod fuzz;
 mod judge;
+mod redirect;
 mod run;
 mod vectors;

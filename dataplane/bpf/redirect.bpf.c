@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+// The redirector's plain case. GUE for this host is unwrapped and passed up, if it opens a connection or this host's
+// kernel knows its flow; else it goes on to its next hop. Every other packet is left as it came to the UDP socket of
+// `dataplane redirect`, or to the kernel if it is none of ours.
+//
+// Plain: no tag, IPv4 outside without options and with a right checksum, UDP checksum 0, lengths that agree; inside
+// TCP or UDP over IPv4 without options or over IPv6 without extension headers.
+#include "parse.h"
+#include "redirect_abi.h"
+
+const volatile struct redirect_config redirect_config = {};
+
+struct map SEC("maps") fates = { MAP_PER_CPU_ARRAY, 4, sizeof(__u64), FATES, 0 };
+struct map SEC("maps") neighbours = { MAP_HASH, 4, sizeof(struct neighbour), 4096, 0 };
+struct map SEC("maps") forwarded_to = { MAP_PER_CPU_HASH, 4, sizeof(struct tally), 4096, 0 };
+struct map SEC("maps") second_hop_from = { MAP_PER_CPU_HASH, 4, sizeof(struct tally), 4096, 0 };
+
+struct udp_header {
+	__be16 source;
+	__be16 destination;
+	__be16 length;
+	__be16 checksum;
+};
+
+struct gue_header {
+	__u8 length;
+	__u8 protocol;
+	__be16 flags;
+	__be16 private_type;
+	__u8 next_hop;
+	__u8 hop_count;
+};
+
+struct tcp_header {
+	struct ports ports;
+	__be32 sequence;
+	__be32 acknowledgement;
+	__u8 offset;
+	__u8 flags;
+	__be16 window;
+	__be16 checksum;
+	__be16 urgent;
+};
+
+struct outer {
+	struct link_header link;
+	// Without ports.
+	__u8 ip[20];
+	struct udp_header udp;
+	struct gue_header gue;
+};
+_Static_assert(sizeof(struct outer) == 50, "outer");
+
+static __always_inline int count(__u32 at, int action)
+{
+	__u64 *packets = map_lookup(&fates, &at);
+
+	if (packets)
+		*packets += 1;
+	return action;
+}
+
+static __always_inline void tell(const struct map *map, __be32 address)
+{
+	struct tally *known = map_lookup(map, &address);
+
+	if (known) {
+		known->packets += 1;
+		known->last_ns = monotonic_ns();
+		return;
+	}
+	struct tally first = { 1, monotonic_ns() };
+	map_update(map, &address, &first, 0);
+}
+
+static __always_inline int is_own(__be32 address)
+{
+	for (__u32 i = 0; i < MAX_PREFIXES && i < redirect_config.own_count; i++) {
+		if (redirect_config.own[i] == address)
+			return 1;
+	}
+	return 0;
+}
+
+static __always_inline int holds_v4(const volatile struct prefix_v4 *list, __u32 length, __be32 address)
+{
+	for (__u32 i = 0; i < MAX_PREFIXES && i < length; i++) {
+		if ((address & list[i].mask) == list[i].network)
+			return 1;
+	}
+	return 0;
+}
+
+static __always_inline int is_vip_v6(const __u64 address[2])
+{
+	for (__u32 i = 0; i < MAX_PREFIXES && i < redirect_config.vip_v6_count; i++) {
+		const volatile struct prefix_v6 *vip = &redirect_config.vips_v6[i];
+		if ((address[0] & vip->mask[0]) == vip->network[0] && (address[1] & vip->mask[1]) == vip->network[1])
+			return 1;
+	}
+	return 0;
+}
+
+// Takes the outer headers off; the packet inside is the kernel's then.
+static __always_inline int keep(struct xdp_md *ctx, __u32 reason, __u32 strip, const struct outer *outer)
+{
+	const __u32 *ip = (const void *)outer->ip;
+	__be32 sender = ip[3];
+	__u32 later = outer->gue.next_hop > 0;
+	__be16 type = bpf_htons(outer->gue.protocol == PROTOCOL_IPV4 ? TYPE_IPV4 : TYPE_IPV6);
+	struct link_header link = outer->link;
+
+	if (adjust_head(ctx, strip))
+		return count(LEFT_OUTER, XDP_PASS);
+	struct link_header *to = frame_start(ctx);
+	if ((void *)(to + 1) > frame_end(ctx))
+		return XDP_ABORTED;
+	link.type = type;
+	*to = link;
+	if (later && (reason == KEPT_SOCKET || reason == KEPT_COOKIE))
+		tell(&second_hop_from, sender);
+	return count(reason + (later ? KEPT_LATER : 0), XDP_PASS);
+}
+
+static __always_inline int forward(struct xdp_md *ctx, struct outer *outer, __be32 next, __u8 ecn)
+{
+	const struct neighbour *way = map_lookup(&neighbours, &next);
+
+	if (!way || !holds_v4(redirect_config.backends, redirect_config.backend_count, next))
+		return count(LEFT_UNRESOLVED, XDP_PASS);
+	struct ipv4_header *ip = (void *)outer->ip;
+	__builtin_memcpy(outer->link.addresses, way->destination, 6);
+	__builtin_memcpy(outer->link.addresses + 6, way->source, 6);
+	ip->traffic_class = ecn;
+	ip->identification = 0;
+	ip->fragment = bpf_htons(0x4000);
+	ip->ttl = 64;
+	ip->checksum = 0;
+	ip->source = way->source_address;
+	ip->destination = next;
+	const __u32 *words = (const void *)ip;
+	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	ip->checksum = ~((sum & 0xffff) + (sum >> 16));
+	outer->gue.next_hop += 1;
+	tell(&forwarded_to, next);
+	return count(FORWARDED, way->ifindex == ctx->ingress_ifindex ? XDP_TX : redirect_to(way->ifindex, 0));
+}
+
+// A socket in any state but LISTEN knows the flow; one that listens, if the packet brings its SYN cookie back.
+static __always_inline enum fate ask(struct socket *socket, const void *ip, __u32 ip_len, const struct tcp_header *tcp)
+{
+	enum fate fate = FORWARDED;
+
+	if (!socket)
+		return fate;
+	if (socket->state != SOCKET_LISTENS)
+		fate = KEPT_SOCKET;
+	else if ((tcp->flags & 0x16) == 0x10 && !check_cookie(socket, ip, ip_len, tcp, sizeof(*tcp)))
+		fate = KEPT_COOKIE;
+	release_socket(socket);
+	return fate;
+}
+
+static __always_inline enum fate judge_tcp_v4(struct xdp_md *ctx, const struct ipv4_header *ip,
+					      const struct tcp_header *tcp)
+{
+	struct tuple_v4 tuple = { ip->source, ip->destination, tcp->ports.source, tcp->ports.destination };
+
+	if ((tcp->flags & 0x16) == 0x02)
+		return KEPT_SYN;
+	return ask(find_socket(ctx, &tuple, sizeof(tuple), THIS_NETNS, 0), ip, 20, tcp);
+}
+
+static __always_inline enum fate judge_v4(struct xdp_md *ctx, const struct ipv4_header *ip, const void *end, __u32 len,
+					  __u8 *ecn)
+{
+	const struct tcp_header *tcp = (const void *)ip + 20;
+
+	// A UDP header is no longer than the first part of a TCP header.
+	if ((const void *)ip + 28 > end || ip->version_and_length != 0x45 || ip->fragment & bpf_htons(0x3fff) ||
+	    bpf_ntohs(ip->total_length) != len || !checksum_holds(ip) ||
+	    !holds_v4(redirect_config.vips_v4, redirect_config.vip_v4_count, ip->destination))
+		return LEFT_INNER;
+	*ecn = ip->traffic_class & 3;
+	if (ip->protocol == PROTOCOL_UDP && redirect_config.keeps_udp)
+		return KEPT_UDP;
+	if (ip->protocol != PROTOCOL_TCP || (const void *)(tcp + 1) > end)
+		return LEFT_INNER;
+	return judge_tcp_v4(ctx, ip, tcp);
+}
+
+static __always_inline enum fate judge_tcp_v6(struct xdp_md *ctx, const struct ipv6_header *ip,
+					      const struct tcp_header *tcp)
+{
+	struct tuple_v6 tuple;
+
+	if ((tcp->flags & 0x16) == 0x02)
+		return KEPT_SYN;
+	__builtin_memcpy(tuple.source, ip->source, 16);
+	__builtin_memcpy(tuple.destination, ip->destination, 16);
+	tuple.source_port = tcp->ports.source;
+	tuple.destination_port = tcp->ports.destination;
+	return ask(find_socket(ctx, &tuple, sizeof(tuple), THIS_NETNS, 0), ip, 40, tcp);
+}
+
+static __always_inline enum fate judge_v6(struct xdp_md *ctx, const struct ipv6_header *ip, const void *end, __u32 len,
+					  __u8 *ecn)
+{
+	const struct tcp_header *tcp = (const void *)(ip + 1);
+
+	if ((const void *)(ip + 1) + 8 > end || (ip->first & 0xf0) != 0x60 ||
+	    40 + bpf_ntohs(ip->payload_length) != len || !is_vip_v6(ip->destination))
+		return LEFT_INNER;
+	*ecn = ip->first >> 12 & 3;
+	if (ip->next_header == PROTOCOL_UDP && redirect_config.keeps_udp)
+		return KEPT_UDP;
+	if (ip->next_header != PROTOCOL_TCP || (const void *)(tcp + 1) > end)
+		return LEFT_INNER;
+	return judge_tcp_v6(ctx, ip, tcp);
+}
+
+// FATES if the outer headers are plain and the packet is for this host and from one who may send it.
+static __always_inline enum fate read_outer(const struct outer *outer, __u32 frame_len)
+{
+	const struct ipv4_header *ip = (const void *)outer->ip;
+	const struct gue_header *gue = &outer->gue;
+
+	if (outer->link.type != bpf_htons(TYPE_IPV4) || ip->version_and_length != 0x45 ||
+	    ip->protocol != PROTOCOL_UDP || outer->udp.destination != redirect_config.port || !is_own(ip->destination))
+		return LEFT_NOT_OURS;
+	if (ip->fragment & bpf_htons(0x3fff) || bpf_ntohs(ip->total_length) + 14u != frame_len ||
+	    bpf_ntohs(outer->udp.length) + 34u != frame_len || outer->udp.checksum || !checksum_holds(ip))
+		return LEFT_OUTER;
+	for (int i = 0; i < 6; i++) {
+		if (outer->link.addresses[i] != redirect_config.mac[i])
+			return LEFT_OUTER;
+	}
+	if (gue->next_hop ? !holds_v4(redirect_config.backends, redirect_config.backend_count, ip->source) :
+			    !holds_v4(redirect_config.directors, redirect_config.director_count, ip->source))
+		return LEFT_SENDER;
+	if (gue->length != 1 + gue->hop_count || gue->flags || gue->private_type ||
+	    gue->hop_count > redirect_config.max_hops || gue->next_hop > gue->hop_count ||
+	    (gue->protocol != PROTOCOL_IPV4 && gue->protocol != PROTOCOL_IPV6))
+		return LEFT_GUE;
+	return FATES;
+}
+
+SEC("xdp")
+int redirect(struct xdp_md *ctx)
+{
+	struct outer *outer = frame_start(ctx);
+	void *end = frame_end(ctx);
+	__u8 ecn = 0;
+
+	if ((void *)(outer + 1) > end)
+		return count(LEFT_NOT_OURS, XDP_PASS);
+	__u32 frame_len = end - (void *)outer;
+	enum fate fate = read_outer(outer, frame_len);
+	if (fate != FATES)
+		return count(fate, XDP_PASS);
+	__u32 strip = sizeof(*outer) - sizeof(outer->link) + 4 * (outer->gue.hop_count & 31);
+	void *inner = (void *)outer + sizeof(outer->link) + strip;
+	__u32 len = frame_len - sizeof(outer->link) - strip;
+	if (outer->gue.protocol == PROTOCOL_IPV4)
+		fate = judge_v4(ctx, inner, end, len, &ecn);
+	else
+		fate = judge_v6(ctx, inner, end, len, &ecn);
+	if (fate == LEFT_INNER)
+		return count(fate, XDP_PASS);
+	if (fate != FORWARDED)
+		return keep(ctx, fate, strip, outer);
+	if (outer->gue.next_hop == outer->gue.hop_count)
+		return keep(ctx, KEPT_LAST_HOP, strip, outer);
+	__be32 *next = (void *)(outer + 1) + 4 * (outer->gue.next_hop & 31);
+	if ((void *)(next + 1) > end)
+		return count(LEFT_GUE, XDP_PASS);
+	if (is_own(*next))
+		return keep(ctx, KEPT_OWN_HOP, strip, outer);
+	return forward(ctx, outer, *next, ecn);
+}
+
+const char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+// What the redirector's program and its loader agree on; `dataplane/src/xdp/redirect_abi.rs` is its mirror.
+#pragma once
+#include "bpf.h"
+
+// What became of a packet. Reasons to keep have the numbers of `redirect::decide::Keep`, and those of packets that
+// another redirector had passed on come after them.
+enum fate {
+	KEPT_SYN = 0,
+	KEPT_SOCKET = 1,
+	KEPT_COOKIE = 2,
+	KEPT_LAST_HOP = 3,
+	KEPT_OWN_HOP = 4,
+	KEPT_UDP = 5,
+	KEPT_LATER = 6,
+	FORWARDED = 12,
+	// Left to user space, or to the kernel if it is no packet of ours.
+	LEFT_NOT_OURS = 13,
+	LEFT_OUTER = 14,
+	LEFT_SENDER = 15,
+	LEFT_GUE = 16,
+	LEFT_INNER = 17,
+	LEFT_UNRESOLVED = 18,
+	FATES = 19,
+};
+
+enum { MAX_PREFIXES = 16 };
+
+struct prefix_v4 {
+	__be32 network;
+	__be32 mask;
+};
+
+struct prefix_v6 {
+	__u64 network[2];
+	__u64 mask[2];
+};
+
+// Written into the object before the kernel verifies it. Lists end at their counts.
+struct redirect_config {
+	__u8 mac[6];
+	__be16 port;
+	__u8 max_hops;
+	__u8 keeps_udp;
+	__u8 own_count;
+	__u8 director_count;
+	__u8 backend_count;
+	__u8 vip_v4_count;
+	__u8 vip_v6_count;
+	__u8 reserved;
+	__be32 own[MAX_PREFIXES];
+	struct prefix_v4 directors[MAX_PREFIXES];
+	struct prefix_v4 backends[MAX_PREFIXES];
+	struct prefix_v4 vips_v4[MAX_PREFIXES];
+	struct prefix_v6 vips_v6[MAX_PREFIXES];
+};
+_Static_assert(sizeof(struct redirect_config) == 976, "redirect_config");
+
+// How a next hop is reached, by its address. Filled by user space, which resolves it.
+struct neighbour {
+	__u8 destination[6];
+	__u8 source[6];
+	__be32 source_address;
+	__u32 ifindex;
+	__u32 reserved;
+};
+_Static_assert(sizeof(struct neighbour) == 24, "neighbour");
+
+// Packets by another host's address, and when the last one came (CLOCK_MONOTONIC).
+struct tally {
+	__u64 packets;
+	__u64 last_ns;
+};
+_Static_assert(sizeof(struct tally) == 16, "tally");

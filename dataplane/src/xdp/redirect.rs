@@ -1,0 +1,155 @@
+//! The redirector's plain case in the kernel: GUE packets whose connection is known here are unwrapped where they come
+//! in, and those of other hosts passed on. What it leaves, and all that follows from it, is `crate::redirect`'s.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use aya::maps::{HashMap, PerCpuArray, PerCpuHashMap};
+use aya::programs::Xdp;
+use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
+
+use super::XdpError;
+use super::director::{Attached, attach_native_or_generic};
+use super::redirect_abi::{self, FATES, FORWARDED, KEPT, LEFT};
+use crate::redirect::config::RedirectConfig;
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/redirect.bpf.o");
+const PROGRAM: &str = "redirect";
+/// Of `struct neighbour`.
+const NEIGHBOUR: usize = 24;
+
+/// The program in the kernel. Dropping it takes it off its interface.
+#[derive(Debug)]
+pub struct Redirect {
+    ebpf: Ebpf,
+    attached: Option<Attached>,
+}
+
+/// How a next hop is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its link address, or that of the way to it.
+    pub destination: [u8; 6],
+    /// That of our interface.
+    pub source: [u8; 6],
+    /// Our address, which it sees.
+    pub source_address: Ipv4Addr,
+    /// Our interface.
+    pub ifindex: u32,
+}
+
+/// What it has counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RedirectCounts {
+    /// Packets kept, by the number of the reason (`Keep as usize`).
+    pub kept: [u64; KEPT],
+    /// The same, of packets that another redirector had passed on.
+    pub kept_later: [u64; KEPT],
+    /// Passed on, by next hop.
+    pub forwarded_to: BTreeMap<Ipv4Addr, u64>,
+    /// Passed on.
+    pub forwarded: u64,
+    /// Packets whose connection lives here although another host owns its row, by who passed them on.
+    pub second_hop_from: BTreeMap<Ipv4Addr, u64>,
+    /// When the last of them came, in nanoseconds of the monotonic clock; 0 if none did.
+    pub last_second_hop_ns: u64,
+    /// Left to user space, by reason.
+    pub left: BTreeMap<&'static str, u64>,
+}
+
+impl Redirect {
+    /// Loads the program; `own` are this host's addresses, `mac` its interface's.
+    pub fn load(config: &RedirectConfig, own: &[Ipv4Addr], mac: [u8; 6]) -> Result<Self, XdpError> {
+        let constants = redirect_abi::config(config, own, mac)?;
+        let mut ebpf = EbpfLoader::new()
+            .btf(None)
+            .verifier_log_level(VerifierLogLevel::DISABLE)
+            .override_global("redirect_config", constants.as_slice(), true)
+            .load(OBJECT)?;
+        program(&mut ebpf)?.load()?;
+        Ok(Self { ebpf, attached: None })
+    }
+
+    /// Puts the program on an interface: into the driver if it can, else into the network stack.
+    pub fn attach(&mut self, interface: u32, native: bool) -> Result<Attached, XdpError> {
+        let (_, attached) = attach_native_or_generic(program(&mut self.ebpf)?, interface, native)?;
+        self.attached = Some(attached);
+        Ok(attached)
+    }
+
+    /// How it is attached, if it is.
+    #[must_use]
+    pub fn attached(&self) -> Option<Attached> {
+        self.attached
+    }
+
+    /// Says how a next hop is reached; nothing: that it is not known, so that its packets are left to user space.
+    pub fn set_neighbour(&mut self, hop: Ipv4Addr, way: Option<&Neighbour>) -> Result<(), XdpError> {
+        let map = self.ebpf.map_mut("neighbours").ok_or(XdpError::Missing("neighbours"))?;
+        let mut neighbours: HashMap<_, [u8; 4], [u8; NEIGHBOUR]> = map.try_into()?;
+        match way {
+            Some(way) => neighbours.insert(hop.octets(), way.octets(), 0)?,
+            None => drop(neighbours.remove(&hop.octets())),
+        }
+        Ok(())
+    }
+
+    /// What it has counted so far.
+    pub fn counts(&self) -> Result<RedirectCounts, XdpError> {
+        let map = self.ebpf.map("fates").ok_or(XdpError::Missing("fates"))?;
+        let cells: PerCpuArray<_, u64> = map.try_into()?;
+        let mut fates = [0; FATES];
+        for (at, fate) in (0..).zip(&mut fates) {
+            *fate = cells.get(&at, 0)?.iter().sum();
+        }
+        let (second_hop_from, last_second_hop_ns) = self.tallies("second_hop_from")?;
+        let at = |start: usize| std::array::from_fn(|at| fates.get(start + at).copied().unwrap_or(0));
+        Ok(RedirectCounts {
+            kept: at(0),
+            kept_later: at(KEPT),
+            forwarded: fates.get(FORWARDED).copied().unwrap_or(0),
+            forwarded_to: self.tallies("forwarded_to")?.0,
+            second_hop_from,
+            last_second_hop_ns,
+            left: LEFT.iter().copied().zip(fates.iter().skip(FORWARDED + 1).copied()).collect(),
+        })
+    }
+
+    /// Packets by address, and when the last one of all came.
+    fn tallies(&self, name: &'static str) -> Result<(BTreeMap<Ipv4Addr, u64>, u64), XdpError> {
+        let map = self.ebpf.map(name).ok_or(XdpError::Missing(name))?;
+        let tallies: PerCpuHashMap<_, [u8; 4], [u64; 2]> = map.try_into()?;
+        let (mut packets, mut last) = (BTreeMap::new(), 0);
+        for entry in tallies.iter() {
+            let (address, of_cpus) = entry?;
+            for [count, ns] in of_cpus.iter() {
+                *packets.entry(Ipv4Addr::from(address)).or_default() += count;
+                last = last.max(*ns);
+            }
+        }
+        Ok((packets, last))
+    }
+
+    /// The program, to be run by hand.
+    #[must_use]
+    pub fn program(&self) -> Option<&Xdp> {
+        self.ebpf.program(PROGRAM)?.try_into().ok()
+    }
+}
+
+impl Neighbour {
+    /// `struct neighbour`.
+    fn octets(&self) -> [u8; NEIGHBOUR] {
+        let mut octets = [0; NEIGHBOUR];
+        octets[..6].copy_from_slice(&self.destination);
+        octets[6..12].copy_from_slice(&self.source);
+        octets[12..16].copy_from_slice(&self.source_address.octets());
+        octets[16..20].copy_from_slice(&self.ifindex.to_ne_bytes());
+        octets
+    }
+}
+
+fn program(ebpf: &mut Ebpf) -> Result<&mut Xdp, XdpError> {
+    let program = ebpf.program_mut(PROGRAM).ok_or(XdpError::Missing(PROGRAM))?;
+    Ok(program.try_into()?)
+}

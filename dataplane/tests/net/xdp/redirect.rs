@@ -1,0 +1,264 @@
+//! The redirector's program by `BPF_PROG_TEST_RUN`, in a namespace with a real service: the kernel that is asked about
+//! flows is that namespace's.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use aya::TestRun;
+use aya::programs::TestRunOptions;
+use dataplane::redirect::config::RedirectConfig;
+use dataplane::sys::batch::Batch;
+use dataplane::sys::packet::PacketSocket;
+use dataplane::sys::ring::{Ring, Shape};
+use dataplane::xdp::{Neighbour, Redirect, RedirectCounts};
+
+use crate::judge::{INGRESS, PASS, REDIRECT, TX, load};
+use crate::namespace::{ip, isolated};
+use crate::support::{frames::checksum, vectors::PIPELINE};
+
+const DIRECTOR: [u8; 4] = [10, 0, 0, 1];
+const OWN: [u8; 4] = [10, 0, 1, 1];
+const NEXT: [u8; 4] = [10, 0, 1, 2];
+const VIP: [u8; 4] = [203, 0, 113, 10];
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const PEER: [u8; 6] = [2, 0, 0, 0, 0, 9];
+const CONFIG: &str = "{version: 1, max_hops: 3, directors: [10.0.0.0/28], backends: [10.0.1.0/24], vips: [203.0.113.0/24, \"2001:db8::/32\"]}";
+
+/// The service at the VIP, a client connected to it, and the program.
+struct Scene {
+    program: Redirect,
+    client: TcpStream,
+    _listener: TcpListener,
+    server: TcpStream,
+}
+
+fn scene(vip: IpAddr) -> Scene {
+    ip("addr add 203.0.113.10/32 dev lo");
+    ip("addr add 2001:db8::10/128 dev lo");
+    let listener = TcpListener::bind((vip, 443)).unwrap();
+    let client = TcpStream::connect((vip, 443)).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    let config = RedirectConfig::parse("test", CONFIG).unwrap();
+    let program = Redirect::load(&config, &[OWN.into()], MAC).unwrap();
+    Scene { program, client, _listener: listener, server }
+}
+
+fn with_bpf(test: impl FnOnce() + Send) {
+    if load(&PIPELINE, INGRESS).is_some() {
+        isolated(test);
+    }
+}
+
+/// An IP packet with its header's checksum.
+fn v4(source: [u8; 4], destination: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let total = u16::try_from(20 + payload.len()).unwrap().to_be_bytes();
+    let mut packet = vec![0x45, 2, total[0], total[1], 0, 0, 0x40, 0, 64, protocol, 0, 0];
+    packet.extend([source, destination].concat());
+    let sum = checksum(&packet);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet.extend(payload);
+    packet
+}
+
+fn tcp(from: u16, sequence: u32, acknowledges: u32, flags: u8) -> Vec<u8> {
+    let numbers = [sequence.to_be_bytes(), acknowledges.to_be_bytes()].concat();
+    [&from.to_be_bytes()[..], &443_u16.to_be_bytes(), &numbers, &[0x50, flags, 0xff, 0, 0, 0, 0, 0]].concat()
+}
+
+/// From a socket at the client's end: the packet that goes to the service.
+fn inner(from: SocketAddr, to: SocketAddr, flags: u8) -> Vec<u8> {
+    let segment = tcp(from.port(), 1, 1, flags);
+    match (from.ip(), to.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => v4(from.octets(), to.octets(), 6, &segment),
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let mut packet = vec![0x60, 0x20, 0, 0, 0, 20, 6, 64];
+            packet.extend([from.octets(), to.octets()].concat());
+            packet.extend(segment);
+            packet
+        }
+        _ => unreachable!("one family"),
+    }
+}
+
+fn gue(source: [u8; 4], next_hop: u8, hops: &[[u8; 4]], inner: &[u8]) -> Vec<u8> {
+    let count = u8::try_from(hops.len()).unwrap();
+    let protocol = if inner[0] >> 4 == 4 { 4 } else { 41 };
+    let mut datagram = vec![0x80, 1, 0x4c, 0x43, 0, 0, 0, 0];
+    datagram.extend([1 + count, protocol, 0, 0, 0, 0, next_hop, count]);
+    datagram.extend(hops.iter().flatten());
+    datagram.extend(inner);
+    let len = u16::try_from(datagram.len()).unwrap();
+    datagram[4..6].copy_from_slice(&len.to_be_bytes());
+    [MAC.to_vec(), PEER.to_vec(), vec![8, 0], v4(source, OWN, 17, &datagram)].concat()
+}
+
+/// What a kept packet looks like.
+fn unwrapped(inner: &[u8]) -> Vec<u8> {
+    let ether_type = if inner[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
+    [MAC.to_vec(), PEER.to_vec(), ether_type.to_vec(), inner.to_vec()].concat()
+}
+
+fn run(scene: &Scene, frame: &[u8]) -> (u32, Vec<u8>) {
+    let mut out = vec![0xa5; 4_096];
+    let options =
+        TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), repeat: 1, ..Default::default() };
+    let result = scene.program.program().unwrap().test_run(options).unwrap();
+    out.truncate(usize::try_from(result.data_size_out).unwrap());
+    (result.return_value, out)
+}
+
+fn counts(scene: &Scene) -> RedirectCounts {
+    scene.program.counts().unwrap()
+}
+
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+
+fn keeps_and_leaves(vip: IpAddr) {
+    let mut scene = scene(vip);
+    let (here, there) = (scene.client.local_addr().unwrap(), scene.client.peer_addr().unwrap());
+    let stranger = SocketAddr::new(here.ip(), here.port() ^ 1);
+    let known = inner(here, there, ACK);
+    let unknown = inner(stranger, there, ACK);
+    let opens = inner(stranger, there, SYN);
+    let kept = |scene: &Scene, frame: &[u8], packet: &[u8]| {
+        assert_eq!(run(scene, frame), (PASS, unwrapped(packet)));
+    };
+    kept(&scene, &gue(DIRECTOR, 0, &[NEXT], &opens), &opens);
+    kept(&scene, &gue(DIRECTOR, 0, &[NEXT], &known), &known);
+    kept(&scene, &gue(DIRECTOR, 0, &[], &unknown), &unknown);
+    kept(&scene, &gue(DIRECTOR, 0, &[OWN, NEXT], &unknown), &unknown);
+    kept(&scene, &gue(NEXT, 1, &[NEXT], &known), &known);
+    let after = counts(&scene);
+    assert_eq!((after.kept, after.kept_later), ([1, 1, 0, 1, 1, 0], [0, 1, 0, 0, 0, 0]));
+    assert_eq!(after.second_hop_from.into_iter().collect::<Vec<_>>(), [(NEXT.into(), 1)]);
+    assert!(after.last_second_hop_ns > 0);
+    // Nobody has said yet how the next hop is reached.
+    let frame = gue(DIRECTOR, 0, &[NEXT, DIRECTOR], &unknown);
+    assert_eq!(run(&scene, &frame), (PASS, frame.clone()));
+    assert_eq!(counts(&scene).left["unresolved"], 1);
+    for (ifindex, action) in [(INGRESS, TX), (INGRESS + 1, REDIRECT)] {
+        let way =
+            Neighbour { destination: [6; 6], source: [7; 6], source_address: [10, 0, 1, 77].into(), ifindex };
+        scene.program.set_neighbour(NEXT.into(), Some(&way)).unwrap();
+        let mut expected = gue([10, 0, 1, 77], 1, &[NEXT, DIRECTOR], &unknown);
+        expected[..6].fill(6);
+        expected[6..12].fill(7);
+        expected[15] = 2;
+        expected[30..34].copy_from_slice(&NEXT);
+        expected[24..26].fill(0);
+        let sum = checksum(&expected[14..34]);
+        expected[24..26].copy_from_slice(&sum.to_be_bytes());
+        assert_eq!(run(&scene, &frame), (action, expected));
+    }
+    let after = counts(&scene);
+    assert_eq!((after.forwarded, after.forwarded_to[&Ipv4Addr::from(NEXT)]), (2, 2));
+    scene.program.set_neighbour(NEXT.into(), None).unwrap();
+    assert_eq!(run(&scene, &frame).0, PASS);
+    scene.server.flush().unwrap();
+}
+
+#[test]
+fn what_the_kernel_knows_is_unwrapped_and_the_rest_passed_on() {
+    with_bpf(|| keeps_and_leaves(VIP.into()));
+}
+
+#[test]
+fn ipv6_inside_too() {
+    with_bpf(|| keeps_and_leaves("2001:db8::10".parse().unwrap()));
+}
+
+/// Whatever is wrong or not plain is left as it came: each change alone, then every cut.
+#[test]
+fn all_else_is_left_as_it_came() {
+    with_bpf(|| {
+        let scene = scene(VIP.into());
+        let (here, there) = (scene.client.local_addr().unwrap(), scene.client.peer_addr().unwrap());
+        let good = gue(DIRECTOR, 0, &[NEXT], &inner(here, there, SYN));
+        assert_eq!(run(&scene, &good).1.len(), good.len() - 40);
+        let changes: [(usize, u8, &str); 18] = [
+            (0, 3, "outer"),        // another host's link address
+            (12, 0x81, "not_ours"), // a tag
+            (14, 0x46, "not_ours"), // options
+            (17, 9, "outer"),       // length
+            (20, 0x20, "outer"),    // a fragment
+            (23, 6, "not_ours"),    // TCP
+            (25, 0, "outer"),       // checksum
+            (29, 9, "outer"),       // a stranger, whose checksum is wrong too
+            (33, 9, "not_ours"),    // another destination
+            (37, 1, "not_ours"),    // another port
+            (39, 1, "outer"),       // UDP length
+            (41, 1, "outer"),       // UDP checksum
+            (42, 0x42, "gue"),      // version
+            (43, 17, "gue"),        // protocol
+            (44, 0x80, "gue"),      // flags
+            (47, 2, "gue"),         // private data
+            (48, 1, "sender"),      // a director that passes on
+            (49, 4, "gue"),         // hops
+        ];
+        for (at, octet, reason) in changes {
+            let mut bad = good.clone();
+            bad[at] = octet;
+            let before = counts(&scene).left[reason];
+            assert_eq!(run(&scene, &bad), (PASS, bad.clone()), "octet {at}");
+            assert_eq!(counts(&scene).left[reason], before + 1, "octet {at}: {:?}", counts(&scene).left);
+        }
+        for at in 54..74 {
+            // Of the inner header all octets count, by its checksum.
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            assert_eq!(run(&scene, &bad), (PASS, bad.clone()), "octet {at}");
+        }
+        for len in 14..good.len() {
+            assert_eq!(run(&scene, &good[..len]), (PASS, good[..len].to_vec()), "cut at {len}");
+        }
+    });
+}
+
+/// With SYN cookies the kernel has no socket for a flow until its ACK brings the cookie back.
+#[test]
+fn a_syn_cookie_is_known_by_the_kernel_that_made_it() {
+    with_bpf(|| {
+        let scene = scene(VIP.into());
+        std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", "2").unwrap();
+        ip("route add 198.51.100.0/24 dev lo");
+        let client = [198, 51, 100, 9];
+        let mut ring = Ring::open(INGRESS, Shape::default(), None).unwrap();
+        let mut syn = v4(client, VIP, 6, &tcp(50_000, 7, 0, SYN));
+        let pseudo = [&client[..], &VIP, &[0, 6, 0, 20], &syn[20..]].concat();
+        let sum = checksum(&pseudo);
+        syn[36..38].copy_from_slice(&sum.to_be_bytes());
+        let frame = [vec![0; 12], vec![8, 0], syn].concat();
+        let mut batch = Batch::new(2_048);
+        batch.slot()[..frame.len()].copy_from_slice(&frame);
+        batch.push(frame.len(), INGRESS);
+        assert_eq!(batch.send(&PacketSocket::open().unwrap()).frames, 1);
+        let cookie = syn_ack(&mut ring).expect("the service answers");
+        let ack = |cookie: u32| v4(client, VIP, 6, &tcp(50_000, 8, cookie, ACK));
+        let right = ack(cookie.wrapping_add(1));
+        let frame = gue(DIRECTOR, 0, &[NEXT], &right);
+        assert_eq!(run(&scene, &frame), (PASS, unwrapped(&right)));
+        assert_eq!(counts(&scene).kept[2], 1, "{:?}", counts(&scene));
+        let frame = gue(DIRECTOR, 0, &[NEXT], &ack(cookie.wrapping_add(0x0100_0000)));
+        assert_eq!(run(&scene, &frame), (PASS, frame.clone()), "another host's cookie");
+        assert_eq!(counts(&scene).left["unresolved"], 1);
+    });
+}
+
+/// The sequence number of the next SYN-ACK from the VIP.
+fn syn_ack(ring: &mut Ring) -> Option<u32> {
+    for _ in 0..100 {
+        ring.wait(Duration::from_millis(10)).unwrap();
+        while let Some(mut block) = ring.block() {
+            while let Some(frame) = block.frame() {
+                let packet = frame.bytes.get(14..).unwrap_or_default();
+                if packet.len() >= 40 && packet[9] == 6 && packet[12..16] == VIP && packet[33] & 0x12 == 0x12
+                {
+                    return Some(u32::from_be_bytes(packet[24..28].try_into().unwrap()));
+                }
+            }
+        }
+    }
+    None
+}
