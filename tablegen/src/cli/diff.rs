@@ -1,9 +1,10 @@
 //! `tablegen diff`.
 
 use crate::diff::{Diff, Limits, Verdict};
-use crate::report::{Report, json};
+use crate::report::{Report, html, json};
 use crate::store;
 use anyhow::Context as _;
+use common::table::ForwardingTable;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -29,6 +30,8 @@ enum Format {
     Text,
     /// For a script
     Json,
+    /// For a review: one page without scripts or files from elsewhere
+    Html,
 }
 
 impl Args {
@@ -36,7 +39,7 @@ impl Args {
     /// change that is too large.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match (store::load(&self.old), store::load(&self.new)) {
-            (Ok(old), Ok(new)) => self.report(&Diff::new(&old, &new)),
+            (Ok(old), Ok(new)) => self.report(&Diff::new(&old, &new), &old, &new),
             (Err(error), _) | (_, Err(error)) => {
                 eprintln!("error: {error:#}");
                 Ok(ExitCode::from(2))
@@ -44,7 +47,7 @@ impl Args {
         }
     }
 
-    fn report(&self, diff: &Diff) -> anyhow::Result<ExitCode> {
+    fn report(&self, diff: &Diff, old: &ForwardingTable, new: &ForwardingTable) -> anyhow::Result<ExitCode> {
         let excesses = self.limits.excesses(diff);
         let certificate = self.certificate.as_deref().map(|file| certificate(file, diff)).transpose()?;
         let verdict = Verdict::new(diff, &excesses);
@@ -52,6 +55,7 @@ impl Args {
         match self.format {
             Format::Text => super::print(&report)?,
             Format::Json => super::print_json(&json::value(&report))?,
+            Format::Html => super::print(html::page(&report, old, new))?,
         }
         Ok(if excesses.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

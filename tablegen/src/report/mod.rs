@@ -1,6 +1,7 @@
 //! A diff for people and for machines: [`text`] for a terminal, [`json`] for scripts, [`html`] for a review.
 
 pub mod columns;
+pub mod html;
 pub mod json;
 pub mod number;
 pub mod text;

@@ -142,7 +142,7 @@ fn over_fair(backend: &BackendDiff) -> String {
 }
 
 /// `+719 from web-3`, `−6,544 to 9, most to web-1: 742 (+11.3 %)`.
-fn flows(backend: &BackendDiff, table: &TableDiff) -> String {
+pub(super) fn flows(backend: &BackendDiff, table: &TableDiff) -> String {
     let name = |id: Option<u32>| id.map_or("nobody", |id| table.id(id));
     let total = |list: &[(Option<u32>, u32)]| list.iter().map(|(_, rows)| rows).sum::<u32>();
     let mut parts = Vec::new();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod browser;
 mod commands;
 mod config;
 mod diff;
@@ -11,6 +12,7 @@ mod faults;
 mod glb;
 mod hops;
 mod incremental;
+mod page;
 mod rollout;
 mod slow;
 mod support;

@@ -1,0 +1,77 @@
+//! The page of a diff: what it holds, that it stays small, and that it works in a browser.
+
+use crate::browser::document;
+use crate::support::{backends, build, spec};
+use crate::tables;
+use common::backend::State;
+use common::table::ForwardingTable;
+use tablegen::config::TableSpec;
+use tablegen::diff::{Diff, Verdict};
+use tablegen::generate::History;
+use tablegen::report::{Report, html};
+
+fn page(old: &ForwardingTable, new: &ForwardingTable) -> String {
+    let diff = Diff::new(old, new);
+    html::page(
+        &Report { verdict: Verdict::new(&diff, &[]), diff: &diff, excesses: &[], certificate: None },
+        old,
+        new,
+    )
+}
+
+fn drained() -> (ForwardingTable, ForwardingTable) {
+    let mut all = backends(&["a<b>", "web-2", "web-3", "web-4"]);
+    let old = build(&spec(all.clone()), History::None);
+    all[1].state = State::Draining;
+    let new = build(&spec(all), History::Parent(&old));
+    (old, new)
+}
+
+#[test]
+fn the_page_is_one_file_with_the_verdict_first_and_no_secret() {
+    let (old, new) = drained();
+    let page = page(&old, &new);
+    let text = page.split("</style>").nth(1).unwrap();
+    assert!(text.find("<strong>Safe</strong>").unwrap() < text.find("<h2>").unwrap());
+    assert!(!page.contains("a<b>") && page.contains("a&lt;b&gt;"));
+    for outside in ["http://", "https://", "src=\"/", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(!page.contains("000102030405") && !page.contains("070707070707"));
+}
+
+#[test]
+fn large_changes_stay_small_pages() {
+    let thousand = |zone: &str| {
+        let mut all = tables::backends(1_000);
+        all.iter_mut().for_each(|one| one.zone = Some(zone.to_owned()));
+        all
+    };
+    let old = build(&spec(thousand("a")), History::None);
+    let reseeded = TableSpec { seed: common::table::Seed([9; 16]), ..spec(thousand("b")) };
+    let new = build(&reseeded, History::Parent(&old));
+    let page = page(&old, &new);
+    assert!(page.len() < 1_500_000, "{}", page.len());
+    assert!(page.contains("and 960 more"));
+}
+
+#[test]
+fn a_browser_shows_a_row_without_complaint() {
+    let (old, new) = drained();
+    let table = &new.tables()[0];
+    let row = (0..table.rows()).find(|row| table.hops.get(*row).get(1) == Some(&1)).unwrap();
+    let script = format!(
+        "const input = document.querySelector('input'); input.value = {row}; input.dispatchEvent(new Event('input'));"
+    );
+    let Some(document) = document(&page(&old, &new), &script) else { return };
+    let ids = |table: &common::table::Table| {
+        let ids = crate::support::ids(table, table.hops.get(row)).join(" → ");
+        ids.replace('<', "&lt;").replace('>', "&gt;")
+    };
+    let expected = format!("before: {}\nafter: {}", ids(&old.tables()[0]), ids(table));
+    assert!(
+        document.contains(&expected),
+        "{expected}\n{}",
+        document.split("<output").nth(1).unwrap_or_default().get(..300).unwrap_or_default()
+    );
+}
