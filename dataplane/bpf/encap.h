@@ -49,24 +49,16 @@ static __always_inline void follow(const struct row *row, __u32 half, __u32 firs
 	}
 }
 
-// All hops of the second look-up's row, but one that repeats its predecessor.
+// All hops of the second look-up's row, also those that are there already.
 static __always_inline void follow_alternative(const struct row *row, __u32 half, __u32 first, struct followers *to)
 {
-	__be32 last = 0;
-
-#pragma unroll
-	for (__u32 i = 0; i < MAX_HOPS - 1; i++)
-		last = to->addresses[i] ? to->addresses[i] : last;
 #pragma unroll
 	for (__u32 i = 0; i < MAX_HOPS; i++) {
 		if (row->backends[i] == NO_BACKEND)
 			return;
 		__be32 address = address_of(half, first, row->backends[i]);
-		if (!address || address == last)
-			continue;
-		last = address;
 		to->addresses[MAX_HOPS - 1 + i] = address;
-		to->count++;
+		to->count += address != 0;
 	}
 }
 

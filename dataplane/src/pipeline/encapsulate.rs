@@ -8,9 +8,8 @@
 //! ECN is copied from the inner header as it is, "congestion experienced" included (RFC 6040 §4.1, normal mode);
 //! DSCP is not: the underlay's classes are its operator's.
 //!
-//! Hops of the other family than the primary's cannot be written and are left out. So is an appended hop equal to
-//! the one before it: the redirector there would take itself for the next hop and end the search. Other duplicates
-//! are kept, as GLB does.
+//! Hops of the other family than the primary's cannot be written and are left out. The hops of a second look-up are
+//! appended as they are, repetitions too, as GLB does: a redirector that finds itself listed again looks further.
 
 use common::{flow::FlowKey, table::HOPS};
 
@@ -158,12 +157,8 @@ impl Pipeline {
         address: impl Fn(&Hop) -> Option<[u8; ADDRESS]>,
     ) -> Followers<ADDRESS> {
         let mut followers = Followers { addresses: [[0; ADDRESS]; MAX_FOLLOWERS], len: 0 };
-        for backend in rest {
+        for backend in rest.iter().chain(alternative) {
             followers.extend(self.hop(path, *backend).and_then(&address));
-        }
-        for backend in alternative {
-            let next = self.hop(path, *backend).and_then(&address);
-            followers.extend(next.filter(|next| followers.last() != Some(next)));
         }
         followers
     }
@@ -249,10 +244,6 @@ impl<const ADDRESS: usize> Followers<ADDRESS> {
             *free = address;
             self.len += 1;
         }
-    }
-
-    fn last(&self) -> Option<&[u8; ADDRESS]> {
-        self.addresses.get(self.len.checked_sub(1)?)
     }
 
     fn write(&self, to: &mut [[u8; ADDRESS]]) {

@@ -57,7 +57,7 @@ reasons! {
         Cookie = "cookie",
         /// Nobody is left to ask.
         LastHop = "last_hop",
-        /// The next hop is this host.
+        /// All hops left are this host.
         OwnHop = "own_hop",
         /// Datagrams are kept.
         Udp = "udp",
@@ -118,7 +118,7 @@ pub struct Facts {
     pub follows_syn: bool,
     /// The next hop, if one is left.
     pub next: Option<IpAddr>,
-    /// Is that this host?
+    /// Are all that are left this host?
     pub next_is_own: bool,
 }
 

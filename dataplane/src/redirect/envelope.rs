@@ -18,6 +18,8 @@ pub(super) struct Envelope {
     pub(super) source_port: u16,
     /// Of the packet inside (RFC 6040).
     pub(super) ecn: u8,
+    /// What the packet's `next_hop` becomes: the position after the hop that it goes to.
+    pub(super) next_hop: u8,
 }
 
 /// Writes the outer headers in front of the GUE header and moves its `next_hop` on; gives the octets used.
@@ -27,7 +29,7 @@ pub(super) fn outer(message: &mut [u8], envelope: &Envelope) -> Option<usize> {
     let udp_len = u16::try_from(message.len().checked_sub(HEADROOM)? + udp::HEADER_LEN).ok()?;
     let (headroom, gue) = message.split_first_chunk_mut::<HEADROOM>()?;
     let next_hop = gue.get_mut(NEXT_HOP_OFFSET)?;
-    *next_hop = next_hop.checked_add(1)?;
+    *next_hop = envelope.next_hop;
     let ports = Ports { source: envelope.source_port, destination: gue::PORT };
     let udp = udp::Header { ports, length: udp_len }.emit();
     headroom[ipv6::HEADER_LEN..].copy_from_slice(&udp);
@@ -85,7 +87,8 @@ mod tests {
         let mut message = vec![0xa5; HEADROOM];
         message.extend(&letter);
         let (source, to) = ("10.0.1.9".parse().unwrap(), "10.0.1.1".parse().unwrap());
-        let used = outer(&mut message, &Envelope { source, to, source_port: 0x8123, ecn: 2 }).unwrap();
+        let used =
+            outer(&mut message, &Envelope { source, to, source_port: 0x8123, ecn: 2, next_hop: 1 }).unwrap();
         let packet = SlicedPacket::from_ip(&message[HEADROOM - used..]).unwrap();
         let Some(NetSlice::Ipv4(ip)) = &packet.net else { panic!("no IPv4") };
         let (header, _) = IpHeaders::from_slice(&message[HEADROOM - used..]).unwrap();
@@ -107,7 +110,7 @@ mod tests {
         message.extend(datagram(0, &[A], VIP));
         let v6: IpAddr = "2001:db8::1".parse().unwrap();
         let v4: IpAddr = "10.0.1.9".parse().unwrap();
-        let envelope = |source, to| Envelope { source, to, source_port: 0xffff, ecn: 1 };
+        let envelope = |source, to| Envelope { source, to, source_port: 0xffff, ecn: 1, next_hop: 1 };
         assert_eq!(outer(&mut message.clone(), &envelope(v4, v6)), None);
         assert_eq!(outer(&mut message, &envelope(v6, v6)), Some(48));
         let packet = SlicedPacket::from_ip(&message).unwrap();

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! * [`inner`] and [`decide`] are pure: octets and facts in, a decision out. They ask the kernel nothing.
-//! * No packet can circle: a packet is passed on only while `next_hop < hop_count`, `next_hop` grows by one each
-//!   time and `hop_count` never changes, so it is passed on at most 30 times (what GUE has room for), whatever the hops are.
+//! * No packet can circle: a packet is passed on only while `next_hop < hop_count`, `next_hop` grows each
+//!   time (by more than one past hops that are this host) and `hop_count` never changes, so it is passed on at most 30 times (what GUE has room for), whatever the hops are.
 //! * What is kept goes out of a socket that is bound to `lo`: it can reach this host and nothing else, also when
 //!   the VIP is missing here.
 //! * No queueing discipline is told to hold what is passed on: the sockets set no transmit time and no pacing rate.

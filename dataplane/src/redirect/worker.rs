@@ -83,6 +83,15 @@ struct Packet {
     asked: Option<Answer>,
 }
 
+/// A hop that a packet may be passed on to.
+#[derive(Clone, Copy, Debug)]
+struct Hop {
+    /// Its position among the hops.
+    at: u8,
+    address: IpAddr,
+    route: Option<Route>,
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     Remembered,
@@ -196,10 +205,11 @@ impl Worker {
             Kind::Tcp(flow, segment) if known == Known::No => self.shared.syns.fits(&flow, segment, now_ms),
             _ => false,
         };
-        let wanted = packet.next.filter(|_| packet.asked.is_some() && known == Known::No && !follows_syn);
-        let route = wanted.and_then(|next| self.routes.to(next, now_ms));
-        let next_is_own = route == Some(Route::Own);
-        let facts = Facts { known, follows_syn, next: packet.next, next_is_own };
+        let wanted = packet.asked.is_some() && known == Known::No && !follows_syn;
+        let hop = if wanted { self.next_elsewhere(index, now_ms) } else { None };
+        let next_is_own = wanted && packet.next.is_some() && hop.is_none();
+        let facts =
+            Facts { known, follows_syn, next: hop.map_or(packet.next, |hop| Some(hop.address)), next_is_own };
         match decide(&packet.inner.kind, packet.asked.is_some(), &facts) {
             Decision::Keep(reason) => {
                 self.remember(packet, reason, now_ms);
@@ -209,7 +219,7 @@ impl Worker {
                 }
                 packet.keep()
             }
-            Decision::Forward(next) => self.forward(packet, index, next, route),
+            Decision::Forward(_) => hop.map_or(Plan::Nothing, |hop| self.forward(packet, index, hop)),
             Decision::Refuse(reason) => {
                 self.counters.refuse(reason);
                 Plan::Nothing
@@ -226,7 +236,20 @@ impl Worker {
         }
     }
 
-    fn forward(&mut self, packet: &Packet, index: usize, next: IpAddr, route: Option<Route>) -> Plan {
+    /// The first of the hops left that is not this host. A director that looks up twice may list a host twice, and
+    /// the host behind the repetition may know the connection.
+    fn next_elsewhere(&mut self, index: usize, now_ms: u64) -> Option<Hop> {
+        let gue = Gue::parse(self.buffers.message(index)).ok()?;
+        (gue.next_hop..=u8::MAX).map_while(|at| Some((at, gue.hops.address(usize::from(at))?))).find_map(
+            |(at, address)| match self.routes.to(address, now_ms) {
+                Some(Route::Own) => None,
+                route => Some(Hop { at, address, route }),
+            },
+        )
+    }
+
+    fn forward(&mut self, packet: &Packet, index: usize, hop: Hop) -> Plan {
+        let Hop { at, address: next, route } = hop;
         if !self.shared.config.backends.iter().any(|prefix| prefix.contains(next)) {
             self.counters.refuse(Refuse::NextHop);
             return Plan::Nothing;
@@ -240,7 +263,13 @@ impl Worker {
             return Plan::Nothing;
         };
         let ecn = packet.inner.traffic_class & 3;
-        let envelope = Envelope { source, to: next, source_port: packet.sender.port(), ecn };
+        let envelope = Envelope {
+            source,
+            to: next,
+            source_port: packet.sender.port(),
+            ecn,
+            next_hop: at.saturating_add(1),
+        };
         match outer(message, &envelope) {
             Some(used) => {
                 self.counters.forward(next);
@@ -420,7 +449,8 @@ pub(crate) mod tests {
             let Some(next) = packet.next else { break };
             let mut message = vec![0; HEADROOM];
             message.extend(&octets);
-            let envelope = Envelope { source: next, to: next, source_port: 1, ecn: 0 };
+            let next_hop = packet.next_hop + 1;
+            let envelope = Envelope { source: next, to: next, source_port: 1, ecn: 0, next_hop };
             outer(&mut message, &envelope).unwrap();
             octets = message.split_off(HEADROOM);
             passed_on += 1;

@@ -192,6 +192,20 @@ fn the_end_of_the_list_and_ones_own_address_keep() {
     assert_eq!(bench.redirector.report().forwarded(), 0);
 }
 
+/// A director that looks up twice may list a host twice in a row; the one behind may know the connection.
+#[test]
+fn ones_own_address_hides_no_hop_behind_it() {
+    if !crate::privileged() {
+        return;
+    }
+    let bench = bench("");
+    let hops: [IpAddr; 3] = [backend(0).into(), backend(0).into(), backend(1).into()];
+    let alt = bench.listen(1);
+    let inner = tcp(true, false);
+    bench.send(&bench.network.directors[0], &gue(&inner, 0, &hops), backend(0).into());
+    assert_eq!(received(&alt).1, gue(&inner, 3, &hops));
+}
+
 #[test]
 fn strangers_and_strange_lists_are_refused() {
     if !crate::privileged() {
