@@ -142,6 +142,17 @@ impl Crowd {
         count
     }
 
+    /// Connections that are alive and whose backend is not in their row's hop list of this table: it would cut them.
+    pub fn at_risk(&self, table: &Table) -> usize {
+        let alive = self.connections.iter().filter(|connection| connection.broken.is_none());
+        let reached = |connection: &&Connection| {
+            let row = table.row(&connection.flow, table.hash_fields);
+            let hops = table.hops.get(row).iter().filter_map(|&at| table.backend(at));
+            hops.into_iter().any(|hop| hop.id == connection.backend)
+        };
+        alive.filter(|connection| !reached(connection)).count()
+    }
+
     /// How many of the broken connections each backend had.
     pub fn broken_by_backend(&self) -> BTreeMap<String, usize> {
         let mut count = BTreeMap::new();

@@ -137,6 +137,18 @@ impl World {
         directors.iter().try_for_each(|&number| self.await_table(number))
     }
 
+    /// As [`World::publish`], unless the new table would cut a connection; then the service stays as `before`. What an
+    /// operator does who reads `tablegen diff` first. Says whether it was published.
+    pub fn publish_if_safe(&mut self, before: Service) -> anyhow::Result<bool> {
+        let table = self.service.build(Some(&self.table))?;
+        let tables = table.tables().first();
+        if tables.is_some_and(|table| self.crowds.iter().any(|crowd| crowd.at_risk(table) > 0)) {
+            self.service = before;
+            return Ok(false);
+        }
+        self.publish().map(|()| true)
+    }
+
     /// Forgets all connections, closing them.
     pub fn close_all(&mut self) {
         self.close_some(100);

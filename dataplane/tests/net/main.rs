@@ -5,8 +5,10 @@
 
 mod capture;
 mod demo;
+mod flood;
 mod redirect;
 mod second_chance;
+mod soak;
 mod speed;
 
 /// May this process make namespaces? Says so if not.

@@ -137,6 +137,38 @@ fn a_syn_stays_and_reaches_the_listener() {
     drop(listener);
 }
 
+/// The kernel answers with a cookie and forgets: no socket, but the ACK belongs to no other host. On the owner, and
+/// on the second host after the row's owner has changed.
+#[test]
+fn an_ack_that_completes_a_cookie_stays_with_who_gave_it() {
+    if !crate::privileged() {
+        return;
+    }
+    let bench = bench("");
+    bench.network.backends[0].sysctl("ipv4/tcp_syncookies", "2").unwrap();
+    let listener = bench.network.backends[0].run(|| std::net::TcpListener::bind("0.0.0.0:80").unwrap());
+    let hops: [IpAddr; 2] = [backend(0).into(), backend(1).into()];
+    bench.send(&bench.network.directors[0], &gue(&tcp(true, true), 0, &hops[1..]), backend(0).into());
+    bench.counted("kept", "syn", 1);
+    assert_eq!(bench.states(), ["0A"], "only the listener");
+    let mut ack = tcp(true, false);
+    ack[24..28].copy_from_slice(&8_u32.to_be_bytes());
+    bench.send(&bench.network.directors[0], &gue(&ack, 0, &hops[1..]), backend(0).into());
+    bench.counted("kept", "cookie", 1);
+    bench.send(&bench.network.backends[2], &gue(&ack, 1, &hops), backend(0).into());
+    bench.counted("kept_on_later_hop", "cookie", 1);
+    ack[24..28].copy_from_slice(&7_u32.to_be_bytes());
+    bench.send(&bench.network.directors[0], &gue(&ack, 0, &hops[1..]), backend(0).into());
+    for _ in 0..1_000 {
+        if bench.redirector.report().forwarded() == 1 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(bench.redirector.report().forwarded(), 1, "no number of that SYN");
+    drop(listener);
+}
+
 #[test]
 fn what_nobody_knows_goes_on_with_everything_in_its_place() {
     if !crate::privileged() {

@@ -28,10 +28,10 @@ pub(crate) fn setup(directors: u8, backends: u8, serving: u8) -> Setup {
 }
 
 /// How a play ended.
-struct End {
-    tally: Tally,
+pub(crate) struct End {
+    pub(crate) tally: Tally,
     /// Connections that nothing could have saved: those of hosts that died.
-    lost: usize,
+    pub(crate) lost: usize,
 }
 
 impl From<Tally> for End {
@@ -41,7 +41,7 @@ impl From<Tally> for End {
 }
 
 /// Plays a scenario with the second chance and without, prints the row of the table, and judges.
-fn prove(title: &str, setup: Setup, play: impl Fn(&mut World) -> anyhow::Result<End>) {
+pub(crate) fn prove(title: &str, setup: Setup, play: impl Fn(&mut World) -> anyhow::Result<End>) {
     if !crate::privileged() {
         return;
     }
@@ -240,4 +240,38 @@ fn s09_the_router_hashes_anew() {
         world.open(CROWD / 5)?;
         Ok(exchanges(world, 1).into())
     });
+}
+
+#[test]
+fn an_ipv6_underlay_drains_as_well() {
+    let over_ipv6 = |setup: Setup| Setup { service: setup.service.over_ipv6(), ..setup };
+    prove("drain one of four over an IPv6 underlay", over_ipv6(setup(2, 4, 4)), |world| drain(world, &[0]));
+}
+
+/// Every client sends full segments, which outgrow the underlay once they are in an envelope.
+#[test]
+fn s10_clients_learn_the_smaller_mtu() {
+    if !crate::privileged() {
+        return;
+    }
+    let narrow = |rate: u32| {
+        let mut setup = setup(2, 4, 4);
+        setup.size.underlay_mtu = 1_500;
+        setup.director_lines = format!("too_big_per_second: {rate}\n");
+        World::new(setup).unwrap()
+    };
+    let mut world = narrow(100);
+    world.open(40).unwrap();
+    let tally = exchanges(&mut world, 3);
+    let answers: u64 = (0..2).map(|n| too_big(&world.director_counters(n).unwrap())).sum();
+    let silent = narrow(0).open(40).unwrap_err();
+    println!("| 10. full segments at MTU 1500 | {} | 0 | {} | {silent:#} | |", tally.opened, tally.broken());
+    assert_eq!(tally.broken(), 0, "{tally}");
+    assert!(answers > 0, "nobody was told");
+    assert!(format!("{silent:#}").contains("no answer"), "{silent:#}");
+}
+
+fn too_big(counters: &serde_json::Value) -> u64 {
+    let answers = counters["answered"].as_object().unwrap();
+    answers.iter().filter(|(name, _)| name.contains("too_big")).filter_map(|(_, count)| count.as_u64()).sum()
 }
