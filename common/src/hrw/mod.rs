@@ -44,18 +44,24 @@
 //! greater id, never to the place in a list.
 
 mod bound;
+mod cache;
 mod digests;
+mod placement;
 mod ranker;
 mod rankings;
 mod scan;
 mod set;
 mod simd;
+mod skeleton;
 
+pub use cache::OwnerCache;
 pub use digests::DigestSet;
+pub use placement::{Move, Placement};
 pub use ranker::Ranker;
 pub use rankings::{Change, Rankings};
 pub use set::NodeSet;
 pub use simd::Isa;
+pub use skeleton::Skeleton;
 
 use crate::hash::{hash_bytes, mix};
 use std::fmt;

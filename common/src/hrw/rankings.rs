@@ -4,7 +4,7 @@ use super::bound::{self, Finalist};
 use super::simd::{self, Isa};
 use super::{Node, NodeSet, score};
 
-/// Fewest nodes of a ranking that stay known; a key that would know fewer is ranked again.
+/// Fewest nodes of a ranking that stay known, unless the depth is less; a key that would know fewer is ranked again.
 const LEAST_KNOWN: usize = 2;
 
 /// The first few nodes of every key's ranking, brought up to date after each change of one node at the cost of that
@@ -51,15 +51,15 @@ impl Rankings {
     /// Ranks `nodes` for every key, given as [`hash_bytes`](crate::hash::hash_bytes) of it; the first `depth` stay
     /// known. Handles are positions in `nodes`.
     pub fn new(keys: Vec<u64>, depth: usize, nodes: Vec<Node>) -> Self {
-        let mut cells = vec![NodeSet::NONE; keys.len() * depth.max(LEAST_KNOWN)];
-        NodeSet::new(&nodes).top_many(&keys, depth.max(LEAST_KNOWN), &mut cells);
+        let mut cells = vec![NodeSet::NONE; keys.len() * depth.max(1)];
+        NodeSet::new(&nodes).top_many(&keys, depth.max(1), &mut cells);
         Self::from_cells(keys, depth, nodes, cells)
     }
 
     /// The same from `cells` that hold the rankings already: `depth` positions in `nodes` a key, best first, then
     /// [`NodeSet::NONE`]. Threads may have filled them by [`NodeSet::top_many`].
     pub fn from_cells(keys: Vec<u64>, depth: usize, nodes: Vec<Node>, mut cells: Vec<u32>) -> Self {
-        let depth = depth.max(LEAST_KNOWN);
+        let depth = depth.max(1);
         cells.resize(keys.len() * depth, NodeSet::NONE);
         let live = nodes.len();
         let nodes = nodes.into_iter().map(Some).collect();
@@ -76,7 +76,8 @@ impl Rankings {
         self
     }
 
-    /// Handles of the nodes that are known to come first for a key, best first: at least two if there are two nodes.
+    /// Handles of the nodes that are known to come first for a key, best first: at least two, if the
+    /// depth is not one and there are two nodes.
     pub fn first(&self, key: u32) -> &[u32] {
         self.known(key as usize)
     }
@@ -221,7 +222,7 @@ impl Rankings {
 
     /// Ranks the keys again that know too few.
     fn rank_poor(&mut self, keys: &[u32]) {
-        let enough = LEAST_KNOWN.min(self.live);
+        let enough = LEAST_KNOWN.min(self.depth).min(self.live);
         let poor: Vec<u32> =
             keys.iter().copied().filter(|key| self.known(*key as usize).len() < enough).collect();
         self.rank(&poor);

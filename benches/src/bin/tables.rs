@@ -1,0 +1,164 @@
+//! Whole tables: time of the ranking, of the build around it, and of one change, and peak memory.
+//!
+//! `cargo run --release -p benches --bin tables`. Times are the best of several runs that took turns.
+
+use common::backend::{Backend, Health, State};
+use common::bind::{Bind, PortRange, Prefix, Protocol};
+use common::flow::HashFields;
+use common::hash::SipKey;
+use common::table::{Ranking, Seed};
+use std::hint::black_box;
+use std::time::Instant;
+use tablegen::config::TableSpec;
+use tablegen::generate::{self, History, Incremental};
+
+/// Milliseconds that GLB Director's generator takes for the same number of backends on the machine of the README.
+const GLB: [(usize, f64); 3] = [(10, 32.7), (100, 496.0), (256, 1_459.0)];
+const TURNS: usize = 15;
+
+fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    if let (Some(word), Some(count)) = (arguments.next(), arguments.next())
+        && word == "memory"
+    {
+        return memory(count.parse()?);
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build()?;
+    pool.install(|| {
+        println!(
+            "instructions: {}, threads: {}",
+            common::hrw::Isa::detect().name(),
+            rayon::current_num_threads()
+        );
+        full();
+        incremental()
+    })?;
+    for count in [10, 1_000, 10_000] {
+        let program = std::env::current_exe()?;
+        let status = std::process::Command::new(program).args(["memory", &count.to_string()]).status()?;
+        anyhow::ensure!(status.success(), "memory {count}: {status}");
+    }
+    Ok(())
+}
+
+fn spec(ranking: Ranking, weights: impl Iterator<Item = f64>) -> TableSpec {
+    let backend = |(i, weight): (u32, f64)| Backend {
+        weight,
+        ..Backend::new(format!("backend-{i:05}"), (0x0a00_0001 + i).to_be_bytes().into())
+    };
+    TableSpec {
+        name: "web".to_owned(),
+        rows: 1 << 16,
+        max_hops: 4,
+        ranking,
+        seed: Seed(*b"a seed of a test"),
+        hash_key: SipKey::new(*b"and another key."),
+        hash_fields: HashFields::DEFAULT,
+        alt_hash_fields: HashFields::NONE,
+        spread_zones: false,
+        binds: vec![Bind {
+            prefix: Prefix::host([203, 0, 113, 10].into()),
+            protocol: Protocol::Tcp,
+            ports: PortRange::single(443),
+        }],
+        backends: (0..).zip(weights).map(backend).collect(),
+    }
+}
+
+/// Best milliseconds of each, taking turns.
+fn best(mut runs: Vec<Box<dyn FnMut() + '_>>, turns: usize) -> Vec<f64> {
+    let mut best = vec![f64::INFINITY; runs.len()];
+    for _ in 0..turns {
+        for (run, best) in runs.iter_mut().zip(&mut best) {
+            let start = Instant::now();
+            run();
+            *best = best.min(start.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    best
+}
+
+fn full() {
+    println!(
+        "\n65,536 rows, ms (best of {TURNS}); rows: hop lists of all rows; build: with checks and digest"
+    );
+    println!("backends      rows     build   vs GLB | few weights  distinct  ratios | glb rows   vs GLB");
+    for count in [10, 100, 256, 1_000, 10_000] {
+        let plain = spec(Ranking::Hrw, std::iter::repeat_n(1.0, count));
+        let few = spec(Ranking::Hrw, [1.0, 2.0, 5.0].into_iter().cycle().take(count));
+        let distinct =
+            spec(Ranking::Hrw, (0u32..).map(|i| 1.0 + f64::from(i * 7919 % 1009) / 331.0).take(count));
+        let glb = spec(Ranking::Glb, std::iter::repeat_n(1.0, count));
+        let rows = |spec: &TableSpec| drop(black_box(generate::table(spec, History::None, &mut Vec::new())));
+        let whole = || drop(black_box(generate::generate(std::slice::from_ref(&plain), History::None)));
+        let runs: Vec<Box<dyn FnMut() + '_>> = vec![
+            Box::new(|| rows(&plain)),
+            Box::new(whole),
+            Box::new(|| rows(&few)),
+            Box::new(|| rows(&distinct)),
+            Box::new(|| rows(&glb)),
+        ];
+        let [plain, whole, few, distinct, digest] = best(runs, if count > 1_000 { 3 } else { TURNS })[..]
+        else {
+            return;
+        };
+        let versus = |ms: f64| {
+            let theirs = GLB.iter().find(|(at, _)| *at == count);
+            theirs.map_or("-".to_owned(), |(_, theirs)| format!("{:.0}x", theirs / ms))
+        };
+        println!(
+            "{count:8} {plain:9.2} {whole:9.2} {:>8} | {few:11.2} {distinct:9.2} {:.2} {:.2} | {digest:8.2} {:>8}",
+            versus(plain),
+            few / plain,
+            distinct / plain,
+            versus(digest)
+        );
+    }
+}
+
+/// A change of one backend, made and unmade, against a build.
+fn incremental() -> anyhow::Result<()> {
+    let count = 1_000;
+    let start = spec(Ranking::Hrw, std::iter::repeat_n(1.0, count));
+    let full = || drop(black_box(generate::table(&start, History::None, &mut Vec::new())));
+    let Some(&full) = best(vec![Box::new(full)], TURNS).first() else { return Ok(()) };
+    println!("\none change of one backend among {count}, ms (best of {TURNS}); all rows: {full:.2}");
+    println!("change            update   faster   rows done   seal");
+    let mut live = Incremental::new(std::slice::from_ref(&start), History::None);
+    type Change = (&'static str, fn(&mut Vec<Backend>));
+    let changes: [Change; 6] = [
+        ("health down", |all| all[500].health = Health::Down),
+        ("draining", |all| all[500].state = State::Draining),
+        ("inactive", |all| all[500].state = State::Inactive),
+        ("weight 2", |all| all[500].weight = 2.0),
+        ("removed", |all| drop(all.remove(500))),
+        ("added", |all| all.push(Backend::new("backend-00500a", [10, 9, 0, 1].into()))),
+    ];
+    for (name, change) in changes {
+        let mut changed = start.clone();
+        change(&mut changed.backends);
+        let (mut update, mut seal, mut rows) = (f64::INFINITY, f64::INFINITY, 0);
+        for _ in 0..TURNS {
+            let before = Instant::now();
+            rows = live.update(std::slice::from_ref(&changed));
+            update = update.min(before.elapsed().as_secs_f64() * 1e3);
+            let before = Instant::now();
+            let sealed = live.seal()?;
+            seal = seal.min(before.elapsed().as_secs_f64() * 1e3);
+            let anew = generate::generate(std::slice::from_ref(&changed), History::None)?;
+            anyhow::ensure!(sealed == anew.table, "{name}: not the table of a full build");
+            live.update(std::slice::from_ref(&start));
+        }
+        println!("{name:15} {update:8.3} {:7.0}x {rows:11} {seal:6.2}", full / update);
+    }
+    Ok(())
+}
+
+fn memory(count: usize) -> anyhow::Result<()> {
+    let spec = spec(Ranking::Hrw, std::iter::repeat_n(1.0, count));
+    let octets = generate::generate(&[spec], History::None)?.table.encode().len();
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or(" unknown").trim();
+    println!("memory: {count} backends, table file {} KiB, peak {peak}", octets >> 10);
+    Ok(())
+}
