@@ -1,3 +1,5 @@
 //! Shared set-up of the benches.
 
 pub mod packets;
+#[cfg(feature = "peers")]
+pub mod peers;

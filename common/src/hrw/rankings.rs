@@ -76,6 +76,16 @@ impl Rankings {
         self
     }
 
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Are there no keys?
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     /// Handles of the nodes that are known to come first for a key, best first: at least two, if the
     /// depth is not one and there are two nodes.
     pub fn first(&self, key: u32) -> &[u32] {

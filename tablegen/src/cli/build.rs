@@ -1,13 +1,13 @@
 //! `tablegen build`.
 
 use crate::config::Config;
-use crate::generate::{self, History};
+use crate::generate::{self, Cache, Generated, History};
 use crate::summary::Summary;
 use crate::{glb, store};
 use anyhow::Context as _;
 use common::table::ForwardingTable;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -26,6 +26,9 @@ pub(super) struct Args {
     /// Forget owners before those of the table in service: all connections older than it are gone
     #[arg(long, requires = "previous")]
     settle: bool,
+    /// A side file that makes the next build faster, read if it belongs to PREVIOUS; it may be deleted at any time
+    #[arg(long, value_name = "FILE")]
+    cache: Option<PathBuf>,
     /// Threads to use; the result does not depend on it [default: one a core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
@@ -64,7 +67,10 @@ impl Args {
             Some(parent) if self.settle => History::Settled(parent),
             Some(parent) => History::Parent(parent),
         };
-        let generated = generate::generate(&config.tables, history)?;
+        let generated = match &self.cache {
+            None => generate::generate(&config.tables, history)?,
+            Some(file) => cached(config, history, file)?,
+        };
         super::warn(&generated.warnings);
         Ok((generated.table.encode(), generated.table))
     }
@@ -75,6 +81,7 @@ impl Args {
             self.previous.is_none(),
             "--previous means nothing to --format glb, which keeps no history"
         );
+        anyhow::ensure!(self.cache.is_none(), "--cache means nothing to --format glb, which is built anew");
         let exported = glb::export(&config.tables)?;
         super::warn(&exported.warnings);
         let table = ForwardingTable::read(&exported.octets)?;
@@ -90,4 +97,12 @@ impl Args {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// A side file that cannot be read is none.
+fn cached(config: &Config, history: History<'_>, file: &Path) -> anyhow::Result<Generated> {
+    let cache = std::fs::read(file).ok().and_then(|octets| Cache::decode(&octets));
+    let (generated, cache) = generate::generate_cached(&config.tables, history, cache.as_ref())?;
+    store::write(file, &cache.encode()).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(generated)
 }

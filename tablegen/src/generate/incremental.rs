@@ -7,9 +7,10 @@
 //!
 //! The result is that of [`generate`](super::generate) with the same parent, octet for octet.
 
+use super::cache::{self, Cache};
 use super::hops::HopRule;
 use super::ranking::{self, Kept, Ranking};
-use super::{History, Task, Worker, empty};
+use super::{History, Task, UNUSED, Worker, empty};
 use crate::config::TableSpec;
 use common::backend::Backend;
 use common::hash::Prefix;
@@ -19,7 +20,9 @@ use rayon::prelude::*;
 use std::collections::HashMap;
 
 /// How many of each ranking's first are kept: two are needed, the rest makes removals cheap.
-pub(crate) const DEPTH: usize = 4;
+pub(super) const DEPTH: usize = 4;
+/// From one change on in so many backends, ranking anew is as fast.
+const MANY: u8 = 8;
 /// Rows up to this part of all are done one by one.
 const FEW: u32 = 8;
 
@@ -43,8 +46,8 @@ struct Live {
 
 /// Beginnings of rankings, by handles that outlive changes.
 #[derive(Debug)]
-pub(crate) struct Ranked {
-    pub(crate) rankings: Rankings,
+struct Ranked {
+    rankings: Rankings,
     handles: HashMap<String, u32>,
 }
 
@@ -67,9 +70,26 @@ enum Concerned {
 impl<'a> Incremental<'a> {
     /// Builds all tables, ready to be changed.
     pub fn new(specs: &[TableSpec], history: History<'a>) -> Self {
-        let mut this = Self { history, tables: Vec::new() };
-        this.update(specs);
-        this
+        Self::resumed(specs, history, None)
+    }
+
+    /// The same, with the rankings of the parent if `cache` kept them: as much faster as little changed since.
+    pub fn resumed(specs: &[TableSpec], history: History<'a>, cache: Option<&Cache>) -> Self {
+        let mut specs: Vec<&TableSpec> = specs.iter().collect();
+        specs.sort_by(|a, b| a.name.cmp(&b.name));
+        let kept = |spec: &TableSpec| {
+            let parent = history.parent()?;
+            Ranked::resumed(parent.table(&spec.name)?, cache?.cells(parent, &spec.name)?, spec)
+        };
+        Self { history, tables: specs.into_iter().map(|spec| Live::new(spec, history, kept(spec))).collect() }
+    }
+
+    /// What the next build can go on from, if these tables were sealed as `table`.
+    pub fn cache(&self, table: &ForwardingTable) -> Cache {
+        let cells = |live: &Live| {
+            live.ranked.as_ref().map_or(Vec::new(), |ranked| ranked.cells(&live.table.backends))
+        };
+        Cache::new(table.digest(), self.tables.iter().map(cells).collect())
     }
 
     /// Brings the tables to what `specs` say, and gives the number of rows that were done again for it.
@@ -87,7 +107,7 @@ impl<'a> Incremental<'a> {
                     let rows = live.update(spec, self.history);
                     (live, rows)
                 }
-                None => (Live::new(spec, self.history), spec.rows as usize),
+                None => (Live::new(spec, self.history, None), spec.rows as usize),
             };
             self.tables.push(live);
             done += rows;
@@ -114,9 +134,10 @@ fn is_same_but_backends(a: &TableSpec, b: &TableSpec) -> bool {
 }
 
 impl Live {
-    fn new(spec: &TableSpec, history: History<'_>) -> Self {
+    fn new(spec: &TableSpec, history: History<'_>, kept: Option<Ranked>) -> Self {
         let table = empty(spec);
-        let ranked = (spec.ranking == table::Ranking::Hrw).then(|| Ranked::new(spec, &table.backends));
+        let ranked = (spec.ranking == table::Ranking::Hrw)
+            .then(|| kept.unwrap_or_else(|| Ranked::new(spec, &table.backends)));
         let owned = Owned::of(history, spec);
         let mut live = Self { spec: spec.clone(), table, ranked, deep: Vec::new(), owned };
         live.fill(Concerned::All, history);
@@ -201,7 +222,43 @@ impl Ranked {
         Self::from_cells(keys, nodes, cells)
     }
 
-    pub(crate) fn from_cells(keys: Vec<u64>, nodes: Vec<Node>, cells: Vec<u32>) -> Self {
+    /// Goes on from the parent's beginnings; none if they are of no use or too much has changed.
+    fn resumed(parent: &Table, cells: &[u16], spec: &TableSpec) -> Option<Self> {
+        let same = parent.ranking == spec.ranking && parent.seed == spec.seed && parent.rows() == spec.rows;
+        let nodes = nodes(&parent.backends);
+        let next = empty_without_rows(spec).backends;
+        let few = changes(&parent.backends, &next).count() * usize::from(MANY) <= nodes.len();
+        if !(same && few && cells.len() == spec.rows as usize * DEPTH) {
+            return None;
+        }
+        let mut ranked = Self::from_cells(keys(spec), nodes, cache::widened(cells));
+        for (old, new) in changes(&parent.backends, &next) {
+            ranked.change(old, new);
+        }
+        Some(ranked)
+    }
+
+    /// Beginnings of all rows as positions among the candidates.
+    fn cells(&self, backends: &[Backend]) -> Vec<u16> {
+        let mut places = vec![UNUSED; self.handle_limit()];
+        for (place, (_, backend)) in (0..).zip(ranking::candidates(backends)) {
+            let handle = self.handles.get(&backend.id).and_then(|handle| places.get_mut(*handle as usize));
+            handle.into_iter().for_each(|cell| *cell = place);
+        }
+        let mut cells = Vec::with_capacity(self.rankings.len() * DEPTH);
+        for row in (0..).take(self.rankings.len()) {
+            let known =
+                self.rankings.first(row).iter().filter_map(|handle| places.get(*handle as usize).copied());
+            cells.extend(known.chain(std::iter::repeat(UNUSED)).take(DEPTH));
+        }
+        cells
+    }
+
+    fn handle_limit(&self) -> usize {
+        self.handles.values().max().map_or(0, |most| *most as usize + 1)
+    }
+
+    fn from_cells(keys: Vec<u64>, nodes: Vec<Node>, cells: Vec<u32>) -> Self {
         let handles = nodes.iter().map(|node| node.id().to_owned()).zip(0..).collect();
         Self { rankings: Rankings::from_cells(keys, DEPTH, nodes, cells), handles }
     }
@@ -233,8 +290,7 @@ impl Ranked {
     }
 
     fn kept(&self, backends: &[Backend]) -> Kept<'_> {
-        let count = self.handles.values().max().map_or(0, |most| *most as usize + 1);
-        let mut positions = vec![super::UNUSED; count];
+        let mut positions = vec![UNUSED; self.handle_limit()];
         for (position, backend) in ranking::candidates(backends) {
             let handle = self.handles.get(&backend.id);
             if let Some(cell) = handle.and_then(|handle| positions.get_mut(*handle as usize)) {
@@ -261,6 +317,16 @@ impl Owned {
         }
         Self::Rows(parent.backends.iter().map(|backend| backend.id.clone()).zip(rows).collect())
     }
+}
+
+fn nodes(backends: &[Backend]) -> Vec<Node> {
+    ranking::candidates(backends).map(|(_, backend)| ranking::node(backend)).collect()
+}
+
+/// The hashes that rank a table's rows.
+fn keys(spec: &TableSpec) -> Vec<u64> {
+    let seed = Prefix::new(&spec.seed.0);
+    (0..spec.rows).map(|row| ranking::key_hash(seed, row)).collect()
 }
 
 /// The configured part of a table.
@@ -298,9 +364,9 @@ fn renumber(table: &mut Table, next: &[Backend]) {
         return;
     }
     let positions: HashMap<&str, u16> = next.iter().map(|backend| backend.id.as_str()).zip(0..).collect();
-    let place = |backend: &Backend| positions.get(backend.id.as_str()).copied().unwrap_or(super::UNUSED);
+    let place = |backend: &Backend| positions.get(backend.id.as_str()).copied().unwrap_or(UNUSED);
     let moved: Vec<u16> = backends.iter().map(place).collect();
     for cell in hops.cells_mut().iter_mut().chain(lineage.cells_mut()) {
-        *cell = moved.get(usize::from(*cell)).copied().unwrap_or(super::UNUSED);
+        *cell = moved.get(usize::from(*cell)).copied().unwrap_or(UNUSED);
     }
 }

@@ -1,0 +1,74 @@
+//! This library beside the crates that people would pick instead, on the same keys and nodes: look-up, build, balance
+//! and movement.
+//!
+//! `cargo run --release -p benches --bin peers`. Look-ups are the best of five runs over 4,096 keys, taking turns.
+
+use benches::peers::PEERS;
+use common::hash::mix;
+use std::hint::black_box;
+use std::time::Instant;
+
+const TURNS: usize = 5;
+const KEYS: u64 = 4_096;
+/// Keys of balance and movement.
+const SAMPLE: u64 = 1 << 17;
+
+fn main() {
+    println!(
+        "movement: keys that change owner when one of N leaves, of those the leaver's are all that must"
+    );
+    for count in [10u32, 100, 1_000, 10_000] {
+        println!("\n{count} nodes            look-up ns   build ms   fullest/fair   moved/must");
+        let nodes: Vec<u32> = (0..count).collect();
+        let mut lines: Vec<(&str, f64, f64, String)> = Vec::new();
+        for (name, build) in PEERS {
+            let before = Instant::now();
+            let Some(mut peer) = build(&nodes) else {
+                println!("{name:22} -");
+                continue;
+            };
+            let made = before.elapsed().as_secs_f64() * 1e3;
+            let slow = count >= 1_000 && matches!(name, "hrw-hash" | "rendezvous_hash");
+            let sample = if slow { SAMPLE >> 5 } else { SAMPLE };
+            let balance = quality(&nodes, name, build, &mut *peer, sample);
+            lines.push((name, look_up(&mut *peer, if slow { 1 } else { TURNS }), made, balance));
+        }
+        for (name, look_up, made, balance) in lines {
+            println!("{name:22} {look_up:11.1} {made:10.3}   {balance}");
+        }
+    }
+}
+
+fn look_up(peer: &mut dyn benches::peers::Peer, turns: usize) -> f64 {
+    let mut best = f64::INFINITY;
+    (0..KEYS).for_each(|key| drop(black_box(peer.owner(key))));
+    for _ in 0..turns {
+        let start = Instant::now();
+        for key in 0..KEYS {
+            black_box(peer.owner(black_box(key)));
+        }
+        best = best.min(start.elapsed().as_secs_f64() * 1e9 / KEYS as f64);
+    }
+    best
+}
+
+fn quality(
+    nodes: &[u32],
+    name: &str,
+    build: benches::peers::Build,
+    peer: &mut dyn benches::peers::Peer,
+    sample: u64,
+) -> String {
+    let before: Vec<u32> = (0..sample).map(|key| peer.owner(mix(key))).collect();
+    let mut owned = vec![0u32; nodes.len()];
+    before.iter().for_each(|owner| owned[*owner as usize] += 1);
+    let fullest = f64::from(owned.iter().copied().max().unwrap_or(0)) * nodes.len() as f64 / sample as f64;
+    // The last can leave every one of them.
+    let gone = if name == "jumpch" { nodes.len() - 1 } else { nodes.len() / 2 };
+    let rest: Vec<u32> = nodes.iter().copied().filter(|node| *node as usize != gone).collect();
+    let Some(mut after) = build(&rest) else { return format!("{fullest:12.3}   -") };
+    let moved = (0..).zip(&before).filter(|(key, owner)| after.owner(mix(*key)) != **owner).count();
+    let note =
+        if name.contains("skeleton") { " (rebuilt without it; removed in place it moves less)" } else { "" };
+    format!("{fullest:12.3} {:12.2}{note}", moved as f64 / f64::from(owned[gone].max(1)))
+}
