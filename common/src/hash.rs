@@ -131,7 +131,7 @@ impl fmt::Debug for SipKey {
     }
 }
 
-/// SipHash between two words of a message.
+/// SipHash between two words of a message. Its steps are always inlined: loops over them are to become vectors.
 #[derive(Clone, Copy)]
 pub(crate) struct SipState {
     pub(crate) v0: u64,
@@ -141,7 +141,7 @@ pub(crate) struct SipState {
 }
 
 impl SipState {
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn new(key: SipKey) -> Self {
         Self {
             v0: key.k0 ^ 0x736f_6d65_7073_6575,
@@ -151,7 +151,7 @@ impl SipState {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     const fn round(&mut self) {
         self.v0 = self.v0.wrapping_add(self.v1);
         self.v2 = self.v2.wrapping_add(self.v3);
@@ -165,7 +165,7 @@ impl SipState {
         self.v2 = self.v2.rotate_left(32);
     }
 
-    #[inline]
+    #[inline(always)]
     const fn compress(&mut self, word: u64) {
         self.v3 ^= word;
         self.round();
@@ -173,13 +173,13 @@ impl SipState {
         self.v0 ^= word;
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn compressed(mut self, word: u64) -> Self {
         self.compress(word);
         self
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn finish(mut self) -> u64 {
         self.v2 ^= 0xff;
         self.round();

@@ -38,62 +38,79 @@ pub(super) fn slack(lightest: f64) -> f64 {
 }
 
 /// A cost that no node has whose packed quick bound is at least `packed`.
-pub(super) fn floor(packed: u64, mask: u64, slack: f64) -> f64 {
-    f64::from_bits(packed & !mask) * (1.0 - PACKING) - slack
+///
+/// Such a node has `v / weight` of at least that bound, so its `v` is at least `lightest` times as much: the terms of
+/// the series beyond the first raise the floor where weights are alike.
+#[inline]
+pub(super) fn floor(packed: u64, mask: u64, lightest: f64) -> f64 {
+    let quick = f64::from_bits(packed & !mask) * (1.0 - PACKING) - slack(lightest);
+    let v = quick * lightest;
+    quick * series(v) * (1.0 - ROUNDING)
+}
+
+/// `1 + v/2 + v²/3 + v³/4`.
+#[inline(always)]
+fn series(v: f64) -> f64 {
+    1.0 + v * (1.0 / 2.0 + v * (1.0 / 3.0 + v * (1.0 / 4.0)))
+}
+
+/// Bounds of a node's cost, the upper one infinite for the lower half of scores; `inverse` is 2⁻⁶⁴ / weight.
+#[inline(always)]
+pub(super) fn bounds(score: u64, inverse: f64) -> (f64, f64) {
+    let v = 1.0 - super::unit(score);
+    let least = v * series(v);
+    let most = if v > 0.5 { f64::INFINITY } else { least + 0.4 * (v * v) * (v * v) * v };
+    let inverse = inverse * TWO_POW_64;
+    (least * inverse * (1.0 - ROUNDING), most * inverse * (1.0 + ROUNDING))
 }
 
 /// A node that may be among the first, and what is known of its cost.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Finalist {
     pub(super) slot: usize,
-    score: u64,
-    weight: f64,
+    pub(super) score: u64,
     pub(super) least: f64,
     pub(super) most: f64,
 }
 
 impl Finalist {
     #[inline]
-    pub(super) fn new(slot: usize, score: u64, weight: f64) -> Self {
-        let mut finalist = Self { slot, score, weight, least: 0.0, most: 0.0 };
-        let v = 1.0 - super::unit(score);
-        if v > 0.5 {
-            finalist.sharpen();
-            return finalist;
-        }
-        let least = v * (1.0 + v * (1.0 / 2.0 + v * (1.0 / 3.0 + v * (1.0 / 4.0))));
-        let most = least + 0.4 * (v * v) * (v * v) * v;
-        let inverse = 1.0 / weight;
-        finalist.least = least * inverse * (1.0 - ROUNDING);
-        finalist.most = most * inverse * (1.0 + ROUNDING);
-        finalist
+    pub(super) fn new(slot: usize, score: u64, inverse: f64) -> Self {
+        let (least, most) = bounds(score, inverse);
+        Self { slot, score, least, most }
     }
 
     /// Takes the logarithm.
-    #[cold]
-    fn sharpen(&mut self) {
-        let cost = 1.0 / weighted_score(self.score, self.weight);
+    fn sharpen(&mut self, weight: f64) {
+        let cost = 1.0 / weighted_score(self.score, weight);
         self.least = cost * (1.0 - ROUNDING);
         self.most = cost * (1.0 + ROUNDING);
     }
 }
 
 /// Sorts finalists by cost; false if it is not beyond doubt that the first `k` are the first of all, in this order.
-/// Everyone else costs more than `floor`.
+/// Everyone else costs more than `floor`. `weight` gives that of a slot.
 #[inline]
-pub(super) fn decide(finalists: &mut [Finalist], k: usize, floor: f64) -> bool {
+pub(super) fn decide(
+    finalists: &mut [Finalist],
+    k: usize,
+    floor: f64,
+    weight: impl Fn(usize) -> f64,
+) -> bool {
     sort(finalists);
-    if separated(finalists, k, floor) {
-        return true;
-    }
-    finalists.iter_mut().for_each(Finalist::sharpen);
+    separated(finalists, k, floor) || decide_sharply(finalists, k, floor, weight)
+}
+
+#[cold]
+fn decide_sharply(finalists: &mut [Finalist], k: usize, floor: f64, weight: impl Fn(usize) -> f64) -> bool {
+    finalists.iter_mut().for_each(|finalist| finalist.sharpen(weight(finalist.slot)));
     sort(finalists);
     separated(finalists, k, floor)
 }
 
 #[inline]
 fn sort(finalists: &mut [Finalist]) {
-    // Insertion, since they come nearly sorted and are three or five.
+    // Insertion, since they come nearly sorted and are three to five.
     for end in 1..finalists.len() {
         for at in (0..end).rev() {
             let Some([a, b]) = finalists.get_mut(at..at + 2) else { return };
@@ -107,6 +124,15 @@ fn sort(finalists: &mut [Finalist]) {
 
 #[inline]
 fn separated(finalists: &[Finalist], k: usize, floor: f64) -> bool {
-    let next = finalists.iter().skip(1).map(|finalist| finalist.least).chain([f64::INFINITY]);
-    finalists.iter().zip(next).take(k).all(|(this, next)| this.most < next && this.most < floor)
+    let mut at = 0;
+    while at < k.min(finalists.len()) {
+        let Some(this) = finalists.get(at) else { return false };
+        let next = finalists.get(at + 1).map_or(floor, |next| next.least.min(floor));
+        let told_apart = this.most < next;
+        if !told_apart {
+            return false;
+        }
+        at += 1;
+    }
+    true
 }

@@ -148,13 +148,16 @@ impl OwnerCache {
         let finalist = |handle: u32| {
             let node = self.node(handle)?;
             let covered = bound::covers(node.weight(), node.weight());
-            covered.then(|| Finalist::new(handle as usize, score(key, node.seed()), node.weight()))
+            covered.then(|| {
+                Finalist::new(handle as usize, score(key, node.seed()), bound::inverse(node.weight()))
+            })
         };
         if self.node(newcomer).is_none() {
             return Some(owner);
         }
         let mut both = [finalist(owner)?, finalist(newcomer)?];
-        let decided = bound::decide(&mut both, 1, f64::INFINITY);
+        let weight = |slot: usize| self.nodes.get(slot).and_then(Option::as_ref).map_or(1.0, Node::weight);
+        let decided = bound::decide(&mut both, 1, f64::INFINITY, weight);
         both.first().filter(|_| decided).and_then(|first| u32::try_from(first.slot).ok())
     }
 

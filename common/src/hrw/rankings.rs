@@ -175,7 +175,8 @@ impl Rankings {
             known.iter().chain([&newcomer]).filter_map(|handle| self.finalist(key, *handle)).collect();
         let newcomer = newcomer as usize;
         let count = finalists.len();
-        if !bound::decide(&mut finalists, count, f64::INFINITY) {
+        let weight = |slot: usize| self.nodes.get(slot).and_then(Option::as_ref).map_or(1.0, Node::weight);
+        if !bound::decide(&mut finalists, count, f64::INFINITY, weight) {
             return Outcome::Doubtful;
         }
         if !everyone && finalists.last().is_some_and(|last| last.slot == newcomer) {
@@ -203,7 +204,7 @@ impl Rankings {
 
     fn finalist(&self, key: u64, handle: u32) -> Option<Finalist> {
         let node = self.nodes.get(handle as usize)?.as_ref()?;
-        Some(Finalist::new(handle as usize, score(key, node.seed()), node.weight()))
+        Some(Finalist::new(handle as usize, score(key, node.seed()), bound::inverse(node.weight())))
     }
 
     fn forget(&mut self, at: usize, handle: u32) {

@@ -28,6 +28,7 @@ impl NodeSet {
         match first.len() {
             0 => {}
             1 => self.top_of_one::<2>(key_hash, first),
+            2 if self.is_small_mix() => self.top_of_one::<4>(key_hash, first),
             2 => self.top_of_one::<3>(key_hash, first),
             3 | 4 => self.top_of_one::<5>(key_hash, first),
             _ => self.rank(key_hash, first),
@@ -55,6 +56,7 @@ impl NodeSet {
             match k {
                 0 => return,
                 1 => self.top_of_lanes::<2>(keys, k, first),
+                2 if self.is_small_mix() => self.top_of_lanes::<4>(keys, k, first),
                 2 => self.top_of_lanes::<3>(keys, k, first),
                 3 | 4 => self.top_of_lanes::<5>(keys, k, first),
                 _ => keys.iter().zip(first.chunks_mut(k)).for_each(|(key, first)| self.rank(*key, first)),
@@ -65,42 +67,55 @@ impl NodeSet {
     fn top_of_lanes<const K: usize>(&self, keys: &[u64], k: usize, first: &mut [u32]) {
         let mut lanes = [0; LANES];
         lanes.iter_mut().zip(keys).for_each(|(lane, key)| *lane = *key);
-        let least: [simd::Lanes; K] = match &self.scan {
-            Scan::Scores { mask } => simd::keys_by_score(self.isa, &self.seeds, *mask, &lanes),
-            Scan::Bounds { mask, nodes, .. } => simd::keys_by_bound(self.isa, nodes, *mask, &lanes),
-            Scan::Full => [lanes; K],
-        };
-        for ((lane, key), first) in keys.iter().enumerate().zip(first.chunks_mut(k)) {
-            let packed = std::array::from_fn(|rank| {
-                least.get(rank).and_then(|lanes| lanes.get(lane)).copied().unwrap_or_default()
-            });
-            self.unpack::<K>(*key, packed, first);
+        let firsts = keys.iter().zip(first.chunks_mut(k));
+        match &self.scan {
+            Scan::Scores { mask } => {
+                let least: [simd::Lanes; K] = simd::keys_by_score(self.isa, &self.seeds, *mask, &lanes);
+                for (lane, (key, first)) in firsts.enumerate() {
+                    let packed = least.each_ref().map(|lanes| lanes.get(lane).copied().unwrap_or_default());
+                    if !self.by_scores(packed, *mask, first) {
+                        self.rank(*key, first);
+                    }
+                }
+            }
+            Scan::Bounds { mask, nodes, lightest } => {
+                let least: [simd::Lanes; K] = simd::keys_by_bound(self.isa, nodes, *mask, &lanes);
+                let others = (self.len() > K).then_some(*lightest);
+                let settled =
+                    simd::are_settled(self.isa, nodes, *mask, others, &lanes, &least, k.min(self.len()));
+                for ((lane, settled), (key, first)) in settled.into_iter().enumerate().zip(firsts) {
+                    let packed = least.each_ref().map(|lanes| lanes.get(lane).copied().unwrap_or_default());
+                    if settled {
+                        self.write(packed.iter().take(self.len()).map(|packed| slot(*packed, *mask)), first);
+                    } else {
+                        self.by_bounds(*key, packed, first);
+                    }
+                }
+            }
+            Scan::Full => firsts.for_each(|(key, first)| self.rank(*key, first)),
         }
     }
 
     fn top_of_one<const K: usize>(&self, key: u64, first: &mut [u32]) {
-        let packed = match &self.scan {
-            Scan::Scores { mask } => simd::nodes_by_score::<K>(self.isa, &self.seeds, *mask, key),
-            Scan::Bounds { mask, nodes, .. } => simd::nodes_by_bound::<K>(self.isa, nodes, *mask, key),
-            Scan::Full => [0; K],
-        };
-        self.unpack(key, packed, first);
+        match &self.scan {
+            Scan::Scores { mask } => {
+                let packed = simd::nodes_by_score::<K>(self.isa, &self.seeds, *mask, key);
+                if !self.by_scores(packed, *mask, first) {
+                    self.rank(key, first);
+                }
+            }
+            Scan::Bounds { mask, nodes, .. } => {
+                let packed = simd::nodes_by_bound::<K>(self.isa, nodes, *mask, key);
+                self.by_bounds(key, packed, first);
+            }
+            Scan::Full => self.rank(key, first),
+        }
     }
 
-    /// Makes a ranking's beginning of the `K` least of a scan, `K` greater than the length of `first`.
-    #[inline]
-    fn unpack<const K: usize>(&self, key: u64, packed: [u64; K], first: &mut [u32]) {
-        let found = match &self.scan {
-            Scan::Scores { mask } => self.by_scores(packed, *mask, first),
-            Scan::Bounds { mask, slack, .. } => {
-                self.by_bounds(key, packed, *mask, *slack, first)
-                    || self.by_contenders(key, packed, *mask, *slack, first)
-            }
-            Scan::Full => false,
-        };
-        if !found {
-            self.rank(key, first);
-        }
+    /// Of equal costs that scans see, which are bounds, it takes one more than are asked for to tell the first ones
+    /// from all others; among few nodes of different weights two more, since there the bounds are widest.
+    fn is_small_mix(&self) -> bool {
+        matches!(self.scan, Scan::Bounds { .. }) && self.len() <= 64
     }
 
     #[inline]
@@ -116,70 +131,49 @@ impl NodeSet {
         true
     }
 
+    /// Fills `first` from the `K` nodes of least quick bound.
     #[inline]
-    fn by_bounds<const K: usize>(
-        &self,
-        key: u64,
-        packed: [u64; K],
-        mask: u64,
-        slack: f64,
-        first: &mut [u32],
-    ) -> bool {
-        let mut finalists = packed.map(|packed| self.finalist(key, slot(packed, mask)));
-        let Some(finalists) = finalists.get_mut(..K.min(self.len())) else { return false };
-        let floor = if self.len() > K {
-            packed.last().map_or(0.0, |last| bound::floor(*last, mask, slack))
-        } else {
-            f64::INFINITY
-        };
-        let decided = bound::decide(finalists, first.len(), floor);
-        if decided {
+    fn by_bounds<const K: usize>(&self, key: u64, packed: [u64; K], first: &mut [u32]) {
+        let Scan::Bounds { mask, nodes, lightest } = &self.scan else { return };
+        let everyone = self.len() <= K;
+        let last = packed.last().copied().unwrap_or_default();
+        let floor = if everyone { f64::INFINITY } else { bound::floor(last, *mask, *lightest) };
+        let mut finalists = packed.map(|packed| finalist(nodes, key, slot(packed, *mask)));
+        let Some(finalists) = finalists.get_mut(..K.min(self.len())) else { return };
+        if bound::decide(finalists, first.len(), floor, |slot| self.weight(slot)) {
             self.write(finalists.iter().map(|finalist| finalist.slot), first);
+        } else if everyone || !self.by_contenders(key, finalists, first) {
+            self.rank(key, first);
         }
-        decided
     }
 
-    /// Decides among all whose quick bound is below what the finalists' last may cost.
+    /// Decides among all whose quick bound is below what the last of enough finalists may cost.
     #[cold]
-    fn by_contenders<const K: usize>(
-        &self,
-        key: u64,
-        packed: [u64; K],
-        mask: u64,
-        slack: f64,
-        first: &mut [u32],
-    ) -> bool {
-        let Scan::Bounds { nodes, .. } = &self.scan else { return false };
-        if self.len() <= K {
-            return false;
-        }
-        let mut finalists = packed.map(|packed| self.finalist(key, slot(packed, mask)));
+    fn by_contenders(&self, key: u64, finalists: &mut [Finalist], first: &mut [u32]) -> bool {
+        let Scan::Bounds { nodes, lightest, .. } = &self.scan else { return false };
         finalists.sort_by(|a, b| a.most.total_cmp(&b.most));
         let Some(enough) = finalists.get(first.len() - 1).map(|last| last.most) else { return false };
-        let ceiling = (enough + slack) * (1.0 + bound::PACKING);
-        let mut contenders = [self.finalist(key, 0); CONTENDERS];
+        let ceiling = (enough + bound::slack(*lightest)) * (1.0 + bound::PACKING);
+        let mut contenders = [Finalist::default(); CONTENDERS];
         let mut count = 0;
         for (slot, (seed, inverse)) in nodes.iter().enumerate() {
             if simd::quick_bound(key ^ seed, *inverse) > ceiling {
                 continue;
             }
             let Some(cell) = contenders.get_mut(count) else { return false };
-            *cell = self.finalist(key, slot);
+            *cell = finalist(nodes, key, slot);
             count += 1;
         }
         let Some(contenders) = contenders.get_mut(..count) else { return false };
-        let decided = bound::decide(contenders, first.len(), f64::INFINITY);
+        let decided = bound::decide(contenders, first.len(), f64::INFINITY, |slot| self.weight(slot));
         if decided {
             self.write(contenders.iter().map(|contender| contender.slot), first);
         }
         decided
     }
 
-    #[inline]
-    fn finalist(&self, key: u64, slot: usize) -> Finalist {
-        let seed = self.seeds.get(slot).copied().unwrap_or_default();
-        let weight = self.slots.get(slot).map_or(1.0, |slot| slot.weight);
-        Finalist::new(slot, score(key, seed), weight)
+    fn weight(&self, slot: usize) -> f64 {
+        self.slots.get(slot).map_or(1.0, |slot| slot.weight)
     }
 
     #[inline]
@@ -197,6 +191,12 @@ impl NodeSet {
             *cell = ranker.next_node().and_then(|at| u32::try_from(at).ok()).unwrap_or(Self::NONE);
         }
     }
+}
+
+#[inline]
+fn finalist(nodes: &[(u64, f64)], key: u64, slot: usize) -> Finalist {
+    let (seed, inverse) = nodes.get(slot).copied().unwrap_or_default();
+    Finalist::new(slot, score(key, seed), inverse)
 }
 
 #[inline]
@@ -315,9 +315,13 @@ mod tests {
                 let quick = simd::quick_bound(seed_for(0, score), bound::inverse(weight));
                 let cost = 1.0 / super::super::weighted_score(score, weight);
                 assert!(quick * (1.0 - f64::EPSILON) <= cost + bound::slack(weight), "{score:x} {weight}");
-                let finalist = Finalist::new(0, score, weight);
-                assert!(finalist.least <= cost && cost <= finalist.most, "{score:x} {weight} {finalist:?}");
-                assert!(finalist.most - finalist.least <= cost * 0.05);
+                let (least, most) = bound::bounds(score, bound::inverse(weight));
+                assert!(least <= cost && cost <= most, "{score:x} {weight} {least} {most}");
+                assert!(most.is_infinite() || most - least <= cost * 0.05);
+                let floor = bound::floor(quick.to_bits(), 0xf_ffff, weight);
+                assert!(floor <= cost, "{score:x} {weight} {floor} {cost}");
+                let worth = most.is_infinite() || floor >= cost * 0.9 - bound::slack(weight) * 2.0;
+                assert!(worth, "{score:x} {weight} {floor} {cost}");
             }
         }
     }

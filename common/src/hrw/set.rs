@@ -47,7 +47,7 @@ pub(super) enum Scan {
     /// One weight: by raw score.
     Scores { mask: u64 },
     /// Several: by bounds of the weighted scores, of which this is each slot's seed and 2⁻⁶⁴ / weight.
-    Bounds { mask: u64, nodes: Vec<(u64, f64)>, slack: f64 },
+    Bounds { mask: u64, nodes: Vec<(u64, f64)>, lightest: f64 },
     /// Nodes too many to pack, or weights too far apart for bounds to tell anything.
     Full,
 }
@@ -112,7 +112,7 @@ impl Scan {
             [] | [_] => Self::Scores { mask },
             [lightest, .., heaviest] if bound::covers(lightest.weight, heaviest.weight) => {
                 let nodes = seeds.iter().zip(slots).map(|(seed, slot)| (*seed, bound::inverse(slot.weight)));
-                Self::Bounds { mask, nodes: nodes.collect(), slack: bound::slack(lightest.weight) }
+                Self::Bounds { mask, nodes: nodes.collect(), lightest: lightest.weight }
             }
             _ => Self::Full,
         }

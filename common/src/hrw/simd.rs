@@ -19,6 +19,7 @@
     reason = "indices run below the constant lengths of arrays; iterators in their place are not vectorised"
 )]
 
+use super::bound;
 use crate::hash::{SipKey, SipState, mix};
 
 /// Keys that are ranked together: four AVX-512 registers of 64-bit words.
@@ -141,6 +142,34 @@ fn keys_by_bound<const K: usize>(nodes: &[(u64, f64)], mask: u64, keys: &Lanes) 
 }
 
 for_every_isa! {
+/// For each key: is it beyond doubt, by bounds alone, that the first `k` of `packed` are the first of all, in this
+/// order? `lightest` is the least weight; none if `packed` holds all nodes.
+fn are_settled<const K: usize>(nodes: &[(u64, f64)], mask: u64, lightest: Option<f64>, keys: &Lanes, packed: &[Lanes; K], k: usize) -> [bool; LANES] {
+    let mut settled = [true; LANES];
+    // The least that any node costs which comes later in `packed`, or not at all.
+    let mut later = [f64::INFINITY; LANES];
+    if let Some(lightest) = lightest {
+        for lane in 0..LANES {
+            later[lane] = bound::floor(packed[K - 1][lane], mask, lightest);
+        }
+    }
+    for rank in (0..K).rev() {
+        let (mut seeds, mut inverse) = ([0; LANES], [0.0; LANES]);
+        for lane in 0..LANES {
+            let slot = usize::try_from(packed[rank][lane] & mask).unwrap_or(usize::MAX);
+            (seeds[lane], inverse[lane]) = nodes.get(slot).copied().unwrap_or((0, f64::INFINITY));
+        }
+        for lane in 0..LANES {
+            let (least, most) = bound::bounds(mix(keys[lane] ^ seeds[lane]), inverse[lane]);
+            settled[lane] &= (rank >= k) | (most < later[lane]);
+            later[lane] = later[lane].min(least);
+        }
+    }
+    settled
+}
+}
+
+for_every_isa! {
 /// SipHash states after the row's own seed, which is the hash of its number in big-endian order.
 fn row_states<>(key: SipKey, rows: &[u32; LANES]) -> [Lanes; 4] {
     let mut states = [[0; LANES]; 4];
@@ -160,11 +189,24 @@ fn row_states<>(key: SipKey, rows: &[u32; LANES]) -> [Lanes; 4] {
 for_every_isa! {
 /// For each SipHash state the `K` least packed digests, read as octets in order, of the `W` words that end a message.
 fn states_by_digest<const K: usize, const W: usize>(tails: &[[u64; W]], mask: u64, states: &[Lanes; 4]) -> [Lanes; K] {
-    least_by_key(tails, |lane, tail, slot| {
-        let state = SipState { v0: states[0][lane], v1: states[1][lane], v2: states[2][lane], v3: states[3][lane] };
-        let state = tail.iter().fold(state, |state, word| state.compressed(*word));
-        pack(state.finish().swap_bytes(), mask, slot)
-    })
+    let mut least = [[u64::MAX; LANES]; K];
+    for (tail, slot) in tails.iter().zip(0u64..) {
+        let mut digests = [0; LANES];
+        for lane in 0..LANES {
+            let mut state = SipState { v0: states[0][lane], v1: states[1][lane], v2: states[2][lane], v3: states[3][lane] };
+            for word in 0..W {
+                state = state.compressed(tail[word]);
+            }
+            digests[lane] = state.finish();
+        }
+        for lane in 0..LANES {
+            let mut next = pack(digests[lane].swap_bytes(), mask, slot);
+            for rank in 0..K {
+                (least[rank][lane], next) = (least[rank][lane].min(next), least[rank][lane].max(next));
+            }
+        }
+    }
+    least
 }
 }
 
