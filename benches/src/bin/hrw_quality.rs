@@ -11,12 +11,15 @@ use std::process::ExitCode;
 const ROWS: u32 = 1 << 16;
 const SEEDS: u64 = 20;
 
+/// A kind of ids, and how its members are made.
+struct Kind(&'static str, fn(u32) -> String);
+
 /// Ids that differ in few bits, in the last octets, or in one nibble.
-const IDS: [(&str, fn(u32) -> String); 5] = [
-    ("sequential", |i| format!("{i}")),
-    ("web-N", |i| format!("web-{i}")),
-    ("a /24", |i| format!("10.0.{}.{}", i >> 8, i & 255)),
-    ("UUIDs", |i| {
+const IDS: [Kind; 5] = [
+    Kind("sequential", |i| format!("{i}")),
+    Kind("web-N", |i| format!("web-{i}")),
+    Kind("a /24", |i| format!("10.0.{}.{}", i >> 8, i & 255)),
+    Kind("UUIDs", |i| {
         let (a, b) = (mix(u64::from(i) + 1), mix(u64::from(i) + 1_000_003));
         format!(
             "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
@@ -27,7 +30,7 @@ const IDS: [(&str, fn(u32) -> String); 5] = [
             b & 0xffff_ffff_ffff
         )
     }),
-    ("IPv6, a nibble", |i| format!("2001:db8:0:0:{i:x}::1")),
+    Kind("IPv6, a nibble", |i| format!("2001:db8:0:0:{i:x}::1")),
 ];
 
 fn main() -> ExitCode {
@@ -89,7 +92,7 @@ impl std::fmt::Display for Spread {
 fn even() -> f64 {
     println!("\nχ² as z: mean and worst of {SEEDS} seeds     owners         seconds        ordered pairs");
     let mut worst = 0.0f64;
-    for (kind, id) in IDS {
+    for Kind(kind, id) in IDS {
         for count in [2u32, 3, 10, 100, 256] {
             let nodes: Vec<Node> = (0..count).map(|i| Node::new(id(i))).collect();
             let set = NodeSet::new(&nodes);
