@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::config::RedirectConfig;
+use super::config::{Mode, RedirectConfig};
 use super::run;
 
 /// Takes GUE packets on a backend's host: keeps those that belong here, passes the others on.
@@ -13,6 +13,12 @@ pub struct RedirectArgs {
     /// Configuration, for example configs/redirect.yaml.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// How packets come in, whatever the configuration says.
+    #[arg(long, value_enum, value_name = "MODE")]
+    mode: Option<Mode>,
+    /// The interface for `--mode auto` and `--mode xdp`, whatever the configuration says.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
     /// Check the configuration and stop.
     #[arg(long)]
     check: bool,
@@ -24,7 +30,13 @@ pub struct RedirectArgs {
 impl RedirectArgs {
     /// Runs until SIGTERM or SIGINT.
     pub fn run(&self) -> anyhow::Result<()> {
-        let config = RedirectConfig::read(&self.config)?;
+        let mut config = RedirectConfig::read(&self.config)?;
+        config.mode = self.mode.unwrap_or(config.mode);
+        config.interface = self.interface.clone().or(config.interface);
+        anyhow::ensure!(
+            config.mode == Mode::Socket || config.interface.is_some(),
+            "this mode needs --interface"
+        );
         if self.check {
             return Ok(());
         }

@@ -25,10 +25,27 @@ pub struct RedirectConfig {
     pub second_chance: bool,
     /// What is done with datagrams.
     pub udp: Udp,
+    /// How packets come in.
+    pub mode: Mode,
+    /// Where the kernel program is attached; none for `mode: socket`.
+    pub interface: Option<String>,
     /// Threads.
     pub workers: u8,
     /// Where `dataplane status` finds this process.
     pub control: Option<PathBuf>,
+}
+
+/// How packets come in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// By the UDP socket.
+    #[default]
+    Socket,
+    /// The plain case by the kernel program, where it may be had; the rest by the socket.
+    Auto,
+    /// The same; refused where the program cannot be had.
+    Xdp,
 }
 
 /// What is done with UDP datagrams (and ICMP errors about them).
@@ -57,6 +74,9 @@ struct Raw {
     second_chance: Switch,
     #[serde(default)]
     udp: Udp,
+    #[serde(default)]
+    mode: Mode,
+    interface: Option<String>,
     workers: Option<u8>,
     control: Option<PathBuf>,
 }
@@ -129,6 +149,8 @@ impl RedirectConfig {
             max_hops: raw.max_hops.unwrap_or(DEFAULT_MAX_HOPS),
             second_chance: raw.second_chance == Switch::On,
             udp: raw.udp,
+            mode: raw.mode,
+            interface: raw.interface,
             workers: raw.workers.unwrap_or(1),
             control: raw.control,
         })
@@ -152,6 +174,9 @@ fn check(raw: &Raw) -> Result<(), String> {
         if list.is_empty() {
             return Err(format!("{key}: empty list found, at least one prefix is needed"));
         }
+    }
+    if raw.mode != Mode::Socket && raw.interface.is_none() {
+        return Err("interface: nothing found, this mode needs the name of one".to_owned());
     }
     if let Some(hops) = raw.max_hops.filter(|hops| !(1..=HOP_LIMIT).contains(hops)) {
         return Err(format!("max_hops: {hops} found, allowed is 1 to {HOP_LIMIT}"));
@@ -203,6 +228,8 @@ mod tests {
             ("max_hops: 0\n", "max_hops: 0 found"),
             ("workers: 0\n", "workers: 0 found"),
             ("udp: maybe\n", "maybe"),
+            ("mode: auto\n", "interface: nothing found"),
+            ("mode: fast\n", "fast"),
             ("color: red\n", "color"),
             ("max_hops: 4\nmax_hops: 4\n", "max_hops"),
         ];

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 
 use super::decide::{Keep, Refuse};
+pub use super::fast::FastReport;
 
 /// Different addresses that are counted one by one; more are counted together under the unspecified address.
 const ADDRESSES: usize = 4_096;
@@ -105,6 +106,9 @@ pub struct Report {
     pub lookups: u64,
     /// Those that it did not answer.
     pub lookup_failed: u64,
+    /// The kernel program's share; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fast_path: Option<FastReport>,
 }
 
 impl Report {
@@ -162,6 +166,9 @@ impl fmt::Display for Report {
         section(f, "passed on to", &self.forwarded_to)?;
         section(f, "refused", &self.refused)?;
         writeln!(f, "send failed: {}", self.send_failed)?;
+        if let Some(fast_path) = &self.fast_path {
+            writeln!(f, "{fast_path}")?;
+        }
         writeln!(f, "asked the kernel: {}, without answer: {}", self.lookups, self.lookup_failed)
     }
 }

@@ -23,6 +23,7 @@ pub mod config;
 pub mod counters;
 pub mod decide;
 mod envelope;
+mod fast;
 pub mod inner;
 mod recent;
 mod routes;

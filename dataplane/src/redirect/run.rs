@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use anyhow::Context;
 
 use super::config::RedirectConfig;
 use super::counters::{Counters, Report};
+use super::fast::FastPath;
 use super::recent::RecentSyns;
 use super::worker::Worker;
 use crate::sys::signal::{Signal, Signals};
@@ -32,6 +33,7 @@ pub fn run(config: RedirectConfig, json: bool) -> anyhow::Result<()> {
     let redirector = Redirector::start(config)?;
     eprintln!("redirect: listening on UDP {listen}");
     while !redirector.stopped() {
+        redirector.follow_network();
         poll::readable([signals.as_fd()], PATIENCE)?;
         match signals.next()? {
             Some(Signal::Stop) => break,
@@ -48,6 +50,7 @@ pub fn run(config: RedirectConfig, json: bool) -> anyhow::Result<()> {
 #[derive(Debug)]
 pub struct Redirector {
     shared: Arc<Shared>,
+    fast: Mutex<Option<FastPath>>,
     threads: Vec<JoinHandle<anyhow::Result<()>>>,
 }
 
@@ -85,6 +88,7 @@ impl Redirector {
             let listen = shared.config.listen;
             ready.push((worker, open(listen).with_context(|| format!("UDP {listen}"))?));
         }
+        let fast = Mutex::new(FastPath::start(&shared.config)?);
         let threads = ready.into_iter().enumerate().map(|(index, (worker, server))| {
             let shared = Arc::clone(&shared);
             thread::Builder::new()
@@ -92,7 +96,7 @@ impl Redirector {
                 .spawn(move || work(&shared, worker, &server))
         });
         let threads = threads.collect::<Result<_, _>>().context("threads")?;
-        Ok(Self { shared, threads })
+        Ok(Self { shared, fast, threads })
     }
 
     /// Has a worker given up?
@@ -104,7 +108,28 @@ impl Redirector {
     pub fn report(&self) -> Report {
         let mut report = Report::default();
         self.shared.counters.iter().for_each(|own| report.add(own, self.shared.now_ms()));
+        if let Some(fast) = self.fast().as_ref() {
+            fast.report(&mut report);
+        }
         report
+    }
+
+    /// Tells the fast path, if there is one, how next hops are reached; to be called every now and then. Where that
+    /// fails it ends, and the socket takes everything.
+    pub fn follow_network(&self) {
+        if self.fast().is_none() {
+            return;
+        }
+        let report = self.report();
+        let mut slot = self.fast();
+        if let Some(Err(error)) = slot.as_mut().map(|fast| fast.refresh(&report)) {
+            eprintln!("redirect: XDP ends, the socket takes everything: {error:#}");
+            *slot = None;
+        }
+    }
+
+    fn fast(&self) -> MutexGuard<'_, Option<FastPath>> {
+        self.fast.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stops the workers; gives the last counters and the first error.

@@ -45,11 +45,20 @@ fn holds(set: &libc::cpu_set_t, cpu: usize) -> bool {
     unsafe { libc::CPU_ISSET(cpu, set) }
 }
 
+/// The monotonic clock, by which the kernel's programs date what they count.
+pub fn monotonic() -> io::Result<std::time::Duration> {
+    clock(libc::CLOCK_MONOTONIC)
+}
+
 /// Time for which the calling thread has had a CPU: what a measurement on a busy machine should count.
 pub fn cpu_time() -> io::Result<std::time::Duration> {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock(which: libc::clockid_t) -> io::Result<std::time::Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel fills one `timespec`, which lives through the call.
-    check(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) })?;
+    check(unsafe { libc::clock_gettime(which, &raw mut time) })?;
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
     Ok(std::time::Duration::new(seconds, nanos))

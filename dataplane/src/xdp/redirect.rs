@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 
 use aya::maps::{HashMap, PerCpuArray, PerCpuHashMap};
 use aya::programs::Xdp;
+use aya::programs::xdp::XdpLinkId;
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 
 use super::XdpError;
@@ -22,6 +23,7 @@ const NEIGHBOUR: usize = 24;
 #[derive(Debug)]
 pub struct Redirect {
     ebpf: Ebpf,
+    link: Option<XdpLinkId>,
     attached: Option<Attached>,
 }
 
@@ -67,14 +69,21 @@ impl Redirect {
             .override_global("redirect_config", constants.as_slice(), true)
             .load(OBJECT)?;
         program(&mut ebpf)?.load()?;
-        Ok(Self { ebpf, attached: None })
+        Ok(Self { ebpf, link: None, attached: None })
     }
 
     /// Puts the program on an interface: into the driver if it can, else into the network stack.
     pub fn attach(&mut self, interface: u32, native: bool) -> Result<Attached, XdpError> {
-        let (_, attached) = attach_native_or_generic(program(&mut self.ebpf)?, interface, native)?;
-        self.attached = Some(attached);
+        let (link, attached) = attach_native_or_generic(program(&mut self.ebpf)?, interface, native)?;
+        (self.link, self.attached) = (Some(link), Some(attached));
         Ok(attached)
+    }
+
+    /// Takes it off its interface.
+    pub fn detach(&mut self) {
+        if let (Some(link), Ok(program)) = (self.link.take(), program(&mut self.ebpf)) {
+            drop(program.detach(link));
+        }
     }
 
     /// How it is attached, if it is.
@@ -134,6 +143,19 @@ impl Redirect {
     #[must_use]
     pub fn program(&self) -> Option<&Xdp> {
         self.ebpf.program(PROGRAM)?.try_into().ok()
+    }
+}
+
+impl RedirectCounts {
+    /// Adds what another program counted.
+    pub fn add(&mut self, other: &Self) {
+        self.kept.iter_mut().zip(other.kept).for_each(|(to, from)| *to += from);
+        self.kept_later.iter_mut().zip(other.kept_later).for_each(|(to, from)| *to += from);
+        self.forwarded += other.forwarded;
+        other.forwarded_to.iter().for_each(|(key, n)| *self.forwarded_to.entry(*key).or_default() += n);
+        other.second_hop_from.iter().for_each(|(key, n)| *self.second_hop_from.entry(*key).or_default() += n);
+        self.last_second_hop_ns = self.last_second_hop_ns.max(other.last_second_hop_ns);
+        other.left.iter().for_each(|(key, n)| *self.left.entry(key).or_default() += n);
     }
 }
 
