@@ -52,6 +52,9 @@ fn main() -> Result<()> {
         let made = started.elapsed();
         let director = Director::load(&pipeline, &vec![LOOPBACK; 100 * tables])?;
         println!("{tables} tables, {binds} binds (made in {made:.0?}):");
+        let information = director.program().context("a program")?.info()?;
+        let verified = information.verified_instruction_count().unwrap_or(0);
+        println!("  {verified} instructions verified, {} octets of machine code", information.size_jitted());
         for kind in kinds() {
             measure(&director, &kind)?;
         }

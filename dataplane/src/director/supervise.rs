@@ -166,10 +166,12 @@ impl Supervisor {
         }
         match Plan::new(table, running.serial + 1, settings(&state.config), &mut state.resolver) {
             Ok(plan) => {
-                say(format_args!("table {} replaces {}", plan.name(), running.name()));
+                let name = plan.name();
                 tell_unresolved(&plan, &running.unresolved);
                 shared.publish(plan);
                 lock(&self.history).swaps += 1;
+                // Only now is it true of all frames.
+                say(format_args!("table {name} replaces {}", running.name()));
             }
             Err(error) => self.keep(&running, error),
         }

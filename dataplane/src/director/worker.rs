@@ -28,11 +28,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Makes `plan` the one that frames are forwarded by.
+    /// Makes `plan` the one that frames are forwarded by. Reports name the workers' plan, so theirs is the last to
+    /// change: what a report names is true of all frames.
     pub(crate) fn publish(&self, plan: Plan) {
         let plan = Arc::new(plan);
-        self.plan.store(Arc::clone(&plan));
         self.fast.follow(&plan);
+        self.plan.store(plan);
     }
 }
 

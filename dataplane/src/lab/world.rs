@@ -1,4 +1,7 @@
 //! A whole service at work: the network with its programs, servers and tables, and what can happen to them.
+//!
+//! The same scenarios are played in every mode: `LAB_DIRECTOR_MODE` (auto, xdp, af-packet, pnet) and
+//! `LAB_REDIRECT_MODE` (socket, auto, xdp) in the environment say which, in place of the configurations.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -98,7 +101,9 @@ impl World {
         );
         let log = self.folder.file(&format!("redirect-{number}"));
         let config = self.folder.write(&format!("redirect-{number}.yaml"), text)?;
-        let arguments = ["redirect", "--json", "--config", &config.display().to_string()];
+        let config = config.display().to_string();
+        let mode = std::env::var("LAB_REDIRECT_MODE").unwrap_or_else(|_| "socket".to_owned());
+        let arguments = ["redirect", "--json", "--mode", &mode, "--interface", "eth0", "--config", &config];
         let host = &self.network.backends[usize::from(number)];
         let program = Program::start(host, self.setup.binary.clone(), &arguments, log)?;
         self.redirectors[usize::from(number)] = Some(program);
@@ -112,7 +117,10 @@ impl World {
             format!("version: 1\ntable: {table}\ninterface: eth0\nworkers: 1\n{}", self.setup.director_lines);
         let log = self.folder.file(&format!("director-{number}"));
         let config = self.folder.write(&format!("director-{number}.yaml"), text)?;
-        let arguments = ["run", "--json", "--config", &config.display().to_string()];
+        let config = config.display().to_string();
+        let mode = std::env::var("LAB_DIRECTOR_MODE");
+        let mut arguments = vec!["run", "--json", "--config", &config];
+        arguments.extend(mode.iter().flat_map(|mode| ["--mode", mode]));
         let host = &self.network.directors[usize::from(number)];
         let program = Program::start(host, self.setup.binary.clone(), &arguments, log)?;
         self.directors[usize::from(number)] = Some(program);
