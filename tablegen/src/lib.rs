@@ -6,6 +6,7 @@
 //! Does not talk to directors, backends or the network, and never sees a packet but in `explain --pcap`.
 
 pub mod cli;
+pub mod compare;
 pub mod config;
 pub mod diff;
 pub mod dump;

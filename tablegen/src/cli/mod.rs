@@ -5,6 +5,7 @@
 
 mod build;
 mod check;
+mod compare;
 mod diff;
 mod dump;
 mod edit;
@@ -44,6 +45,8 @@ enum Command {
     Diff(diff::Args),
     /// Prove a table by computing it a second time, another way
     Verify(verify::Args),
+    /// Hold the ways to give keys to nodes against each other; without CONFIG, as a teaching demo
+    Compare(compare::Args),
     /// Let backends have no new connections
     Drain(edit::Args),
     /// Let backends have new connections for a part of their weight
@@ -65,6 +68,7 @@ impl Cli {
             Command::Import(args) => args.run(),
             Command::Diff(args) => args.run(),
             Command::Verify(args) => args.run(),
+            Command::Compare(args) => args.run(),
             Command::Drain(args) => args.run(Action::Drain),
             Command::Fill(args) => args.run(),
             Command::Activate(args) => args.run(Action::Activate),

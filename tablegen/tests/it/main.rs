@@ -4,6 +4,7 @@
 
 mod browser;
 mod commands;
+mod compare;
 mod config;
 mod diff;
 mod edit;

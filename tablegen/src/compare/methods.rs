@@ -1,0 +1,213 @@
+//! The methods themselves. All take the same 64-bit hash of a key; none knows the others.
+
+use common::hash::{hash_bytes, mix};
+use common::hrw;
+
+/// A node of a comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// Its id.
+    pub id: String,
+    /// Its weight; greater than zero.
+    pub weight: f64,
+}
+
+/// A way to give keys to nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// The hash modulo the number of nodes.
+    ModN,
+    /// So many tokens a node on a ring; a key belongs to the next token.
+    Ring(u32),
+    /// J. Lamping and E. Veach, *A fast, minimal memory, consistent hash algorithm*, 2014.
+    Jump,
+    /// Maglev's slots: each node in turn takes the next free slot of its own order (D. Eisenbud et al., NSDI 2016).
+    Maglev(u32),
+    /// The highest random weight, all nodes alike.
+    Rendezvous,
+    /// The same by weight.
+    Weighted,
+}
+
+/// All methods; `rows` is a power of two.
+pub fn all(rows: u32) -> Vec<Method> {
+    let rings = [1, 4, 16, 128].map(Method::Ring);
+    let mut all = vec![Method::ModN];
+    all.extend(rings);
+    all.extend([Method::Jump, Method::Maglev(4_093), Method::Maglev(65_537), Method::Maglev(rows)]);
+    all.extend([Method::Rendezvous, Method::Weighted]);
+    all
+}
+
+impl Method {
+    /// As in reports.
+    pub fn name(&self) -> String {
+        match self {
+            Self::ModN => "mod-N".to_owned(),
+            Self::Ring(1) => "ring, 1 token".to_owned(),
+            Self::Ring(tokens) => format!("ring, {tokens} tokens"),
+            Self::Jump => "jump hash".to_owned(),
+            Self::Maglev(slots) => format!("Maglev, {slots} slots"),
+            Self::Rendezvous => "rendezvous".to_owned(),
+            Self::Weighted => "rendezvous, weighted".to_owned(),
+        }
+    }
+
+    /// Lays out what look-ups need.
+    pub fn place(&self, members: &[Member]) -> Placement {
+        match *self {
+            Self::ModN => Placement::ModN(members.len()),
+            Self::Ring(tokens) => Placement::Ring(ring(members, tokens)),
+            Self::Jump => Placement::Jump(members.len()),
+            Self::Maglev(slots) => Placement::Maglev(maglev(members, slots)),
+            Self::Rendezvous => Placement::Rendezvous(seeds(members)),
+            Self::Weighted => {
+                let weights = members.iter().map(|one| one.weight);
+                Placement::Weighted(seeds(members).into_iter().zip(weights).collect())
+            }
+        }
+    }
+}
+
+fn seeds(members: &[Member]) -> Vec<u64> {
+    members.iter().map(|one| hash_bytes(one.id.as_bytes())).collect()
+}
+
+/// Tokens in ascending order with the position of their node; a node has tokens in proportion to its weight.
+fn ring(members: &[Member], tokens: u32) -> Vec<(u64, usize)> {
+    let mut ring: Vec<(u64, usize)> = Vec::new();
+    for (at, one) in members.iter().enumerate() {
+        for token in 0..ring_tokens(one, tokens) {
+            ring.push((hash_bytes(format!("{}#{token}", one.id).as_bytes()), at));
+        }
+    }
+    ring.sort_unstable();
+    ring
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a weight times few tokens")]
+fn ring_tokens(member: &Member, tokens: u32) -> u32 {
+    (member.weight * f64::from(tokens)).round().clamp(1.0, 65_536.0) as u32
+}
+
+/// For each slot the position of its node. With a number of slots that is a power of two the step is made odd, with a
+/// prime one any step will do: both visit every slot.
+fn maglev(members: &[Member], slots: u32) -> Vec<u32> {
+    const FREE: u32 = u32::MAX;
+    let wide = u64::from(slots);
+    let mut orders: Vec<(u64, u64)> = seeds(members)
+        .into_iter()
+        .map(|seed| {
+            let step = mix(seed ^ 0x9e37_79b9_7f4a_7c15) % (wide - 1) + 1;
+            (seed % wide, if wide.is_power_of_two() { step | 1 } else { step })
+        })
+        .collect();
+    let mut table = vec![FREE; slots as usize];
+    let mut left = table.len();
+    while left > 0 && !orders.is_empty() {
+        for (node, (slot, step)) in (0u32..).zip(&mut orders) {
+            while let Some(taken) = table.get(place(*slot)).filter(|owner| **owner != FREE) {
+                let _ = taken;
+                *slot = (*slot + *step) % wide;
+            }
+            if let Some(free) = table.get_mut(place(*slot)) {
+                *free = node;
+            }
+            left -= 1;
+            if left == 0 {
+                break;
+            }
+        }
+    }
+    table
+}
+
+fn place(slot: u64) -> usize {
+    usize::try_from(slot).unwrap_or(usize::MAX)
+}
+
+/// What look-ups of one method need.
+#[derive(Clone, Debug)]
+pub enum Placement {
+    /// The number of nodes.
+    ModN(usize),
+    /// Tokens and their nodes.
+    Ring(Vec<(u64, usize)>),
+    /// The number of nodes.
+    Jump(usize),
+    /// The node of each slot.
+    Maglev(Vec<u32>),
+    /// Seeds of the nodes.
+    Rendezvous(Vec<u64>),
+    /// Seeds and weights.
+    Weighted(Vec<(u64, f64)>),
+}
+
+impl Placement {
+    /// Position of the node that owns a key.
+    pub fn owner(&self, key: u64) -> usize {
+        match self {
+            Self::ModN(nodes) => place(key % (*nodes).max(1) as u64),
+            Self::Ring(ring) => {
+                let next = ring.partition_point(|(token, _)| *token < key);
+                ring.get(next).or(ring.first()).map_or(0, |(_, at)| *at)
+            }
+            Self::Jump(nodes) => jump(key, *nodes),
+            Self::Maglev(slots) => {
+                slots.get(place(key % slots.len().max(1) as u64)).map_or(0, |node| *node as usize)
+            }
+            Self::Rendezvous(seeds) => {
+                let scores = seeds.iter().map(|seed| hrw::score(key, *seed)).enumerate();
+                scores.max_by_key(|(_, score)| *score).map_or(0, |(at, _)| at)
+            }
+            Self::Weighted(nodes) => {
+                let score =
+                    |(seed, weight): &(u64, f64)| hrw::weighted_score(hrw::score(key, *seed), *weight);
+                let scores = nodes.iter().map(score).enumerate();
+                scores.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(at, _)| at)
+            }
+        }
+    }
+
+    /// Octets of that.
+    pub fn octets(&self) -> usize {
+        match self {
+            Self::ModN(_) | Self::Jump(_) => size_of::<usize>(),
+            Self::Ring(ring) => size_of_val(ring.as_slice()),
+            Self::Maglev(slots) => size_of_val(slots.as_slice()),
+            Self::Rendezvous(seeds) => size_of_val(seeds.as_slice()),
+            Self::Weighted(nodes) => size_of_val(nodes.as_slice()),
+        }
+    }
+}
+
+fn jump(mut key: u64, nodes: usize) -> usize {
+    let (mut bucket, mut next) = (0usize, 0usize);
+    while next < nodes {
+        bucket = next;
+        key = key.wrapping_mul(2_862_933_555_777_941_757).wrapping_add(1);
+        let factor = (1u64 << 31) as f64 / ((key >> 33) + 1) as f64;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "saturates beyond any number of nodes"
+        )]
+        let jumped = ((bucket + 1) as f64 * factor) as usize;
+        next = jumped;
+    }
+    bucket
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jump_hash_equals_published_values() {
+        // Of the paper's algorithm: jump(key, buckets).
+        let cases = [(1, 1, 0), (42, 57, 43), (0xDEAD_10CC, 1, 0), (0xDEAD_10CC, 666, 361), (256, 1024, 520)];
+        for (key, nodes, bucket) in cases {
+            assert_eq!(jump(key, nodes), bucket, "{key} {nodes}");
+        }
+    }
+}
