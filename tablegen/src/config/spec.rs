@@ -38,9 +38,11 @@ impl Checker<'_> {
     fn table(&mut self, raw: &Spanned<RawTable>, at: &KeyPath<'_>) -> Result<TableSpec, Refusal> {
         let RawTable { name, rows, max_hops, ranking, .. } = &raw.value;
         let (seed, hash_key) = self.secrets(&raw.value, at)?;
+        let listed = raw.value.backends.value.len();
         let spec = TableSpec {
             name: self.names.insert(value::text(name, &at.key("name"))?, name, &at.key("name"), "a name")?,
-            rows: optional(rows.as_ref(), &at.key("rows"), value::rows)?.unwrap_or(1 << 16),
+            rows: optional(rows.as_ref(), &at.key("rows"), |rows, at| value::rows(rows, at, listed))?
+                .unwrap_or(1 << 16),
             max_hops: optional(max_hops.as_ref(), &at.key("max_hops"), value::max_hops)?
                 .unwrap_or(*table::HOPS.end()),
             ranking: optional(ranking.as_ref(), &at.key("ranking"), ranking_of)?.unwrap_or(Ranking::Hrw),
@@ -137,6 +139,11 @@ impl Checker<'_> {
             && spec.alt_hash_fields == spec.hash_fields
         {
             warn(alt.referenced, "alt_hash_fields", "the same as hash_fields: adds no hop");
+        }
+        if let Some(rows) = raw.value.rows.as_ref().filter(|rows| rows.value == "auto")
+            && let Some(text) = value::uneven(spec.backends.len())
+        {
+            warn(rows.referenced, "rows", &text);
         }
         let place = raw.value.backends.referenced;
         if !spec.backends.iter().any(Backend::accepts) {

@@ -56,10 +56,39 @@ fn number<T: FromStr + PartialOrd>(
     digits(&raw.value, &range).ok_or_else(|| refuse(raw, at, allowed))
 }
 
-pub(super) fn rows(raw: &Text, at: &KeyPath<'_>) -> Result<u32, Refusal> {
-    let allowed = "a power of two from 65536 to 4194304";
+/// Rows as given, or as many as `backends` make even.
+pub(super) fn rows(raw: &Text, at: &KeyPath<'_>, backends: usize) -> Result<u32, Refusal> {
+    let allowed = "a power of two from 65536 to 4194304, or auto";
+    if raw.value == "auto" {
+        return Ok(even_rows(backends));
+    }
     let rows = number(raw, at, table::ROWS, allowed)?;
     if rows.is_power_of_two() { Ok(rows) } else { Err(refuse(raw, at, allowed)) }
+}
+
+/// The fewest rows by which four standard deviations of a fair share stay within 5 % of it; the most there are if
+/// even those are too few.
+///
+/// Of `R` rows each of `N` backends owns `R / N` on average, with a standard deviation of `√((N − 1) / R)` of that. All
+/// backends count, whatever their state, so that a drain never changes the number of rows.
+fn even_rows(backends: usize) -> u32 {
+    let wanted = wanted_rows(backends).next_power_of_two();
+    u32::try_from(wanted).unwrap_or(u32::MAX).clamp(*table::ROWS.start(), *table::ROWS.end())
+}
+
+/// 4² ∕ 0.05² for each backend beyond the first.
+fn wanted_rows(backends: usize) -> u64 {
+    6_400 * (backends as u64).saturating_sub(1)
+}
+
+/// What to say if `auto` could not find rows enough.
+pub(super) fn uneven(backends: usize) -> Option<String> {
+    let most = *table::ROWS.end();
+    #[expect(clippy::cast_precision_loss, reason = "a rounded percentage")]
+    let percent = 400.0 * ((backends as f64 - 1.0) / f64::from(most)).sqrt();
+    (wanted_rows(backends) > u64::from(most)).then(|| {
+        format!("{most} rows are the most there are, and shares of {backends} backends may be off by {percent:.0} %")
+    })
 }
 
 pub(super) fn max_hops(raw: &Text, at: &KeyPath<'_>) -> Result<u8, Refusal> {
@@ -154,4 +183,21 @@ pub(super) fn octets(digits: &str) -> Result<[u8; 16], String> {
     let (pairs, []) = values.as_chunks::<2>() else { return Err(format!("{} hex digits", values.len())) };
     let octets: Vec<u8> = pairs.iter().map(|[high, low]| high << 4 | low).collect();
     octets.try_into().map_err(|_| format!("{} hex digits", values.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_takes_the_fewest_rows_that_keep_shares_within_five_percent() {
+        let cases = [(1, 16), (11, 16), (12, 17), (100, 20), (256, 21), (656, 22), (657, 22), (65_534, 22)];
+        for (backends, bits) in cases {
+            assert_eq!(even_rows(backends), 1 << bits, "{backends}");
+            let sigma = ((backends as f64 - 1.0) / f64::from(even_rows(backends))).sqrt();
+            assert_eq!(4.0 * sigma > 0.05, uneven(backends).is_some(), "{backends}");
+        }
+        let text = uneven(10_000).unwrap();
+        assert!(text.starts_with("4194304 rows are the most") && text.ends_with("off by 20 %"), "{text}");
+    }
 }
