@@ -15,6 +15,7 @@ pub mod explain;
 pub mod generate;
 pub mod glb;
 pub mod report;
+pub mod simulate;
 pub mod store;
 pub mod summary;
 pub mod verify;

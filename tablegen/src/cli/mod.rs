@@ -11,6 +11,8 @@ mod dump;
 mod edit;
 mod explain;
 mod import;
+mod log;
+mod simulate;
 mod verify;
 
 use crate::config::ConfigError;
@@ -47,6 +49,10 @@ enum Command {
     Verify(verify::Args),
     /// Hold the ways to give keys to nodes against each other; without CONFIG, as a teaching demo
     Compare(compare::Args),
+    /// Play connections across a sequence of tables, and count those that break
+    Simulate(simulate::Args),
+    /// List a folder of tables as a history
+    Log(log::Args),
     /// Let backends have no new connections
     Drain(edit::Args),
     /// Let backends have new connections for a part of their weight
@@ -69,6 +75,8 @@ impl Cli {
             Command::Diff(args) => args.run(),
             Command::Verify(args) => args.run(),
             Command::Compare(args) => args.run(),
+            Command::Simulate(args) => args.run(),
+            Command::Log(args) => args.run(),
             Command::Drain(args) => args.run(Action::Drain),
             Command::Fill(args) => args.run(),
             Command::Activate(args) => args.run(Action::Activate),

@@ -73,9 +73,14 @@ impl Scenario {
     pub fn outcome(&self, method: &Method) -> Outcome {
         let before = method.place(&self.before);
         let after = method.place(&self.after);
-        let started = Instant::now();
-        let owners: Vec<usize> = self.keys.iter().map(|key| after.owner(*key)).collect();
-        let lookup_ns = started.elapsed().as_nanos() as f64 / self.keys.len().max(1) as f64;
+        let look_up = || {
+            let started = Instant::now();
+            let owners: Vec<usize> = self.keys.iter().map(|key| after.owner(*key)).collect();
+            (started.elapsed(), owners)
+        };
+        // The fastest of three: the others met something else that ran.
+        let (time, owners) = [look_up(), look_up(), look_up()].into_iter().min().unwrap_or_default();
+        let lookup_ns = time.as_nanos() as f64 / self.keys.len().max(1) as f64;
         let name = |all: &[Member], at: usize| all.get(at).map(|one| one.id.clone()).unwrap_or_default();
         let moves = self
             .keys

@@ -208,7 +208,7 @@ const svg = (tag, attributes, text) => {
   return made;
 };
 const drawRing = () => {
-  const picture = svg("svg", { viewBox: "0 0 200 200", class: "ring", role: "img", "aria-label": "The ring with its tokens" });
+  const picture = svg("svg", { viewBox: "-45 0 290 200", class: "ring", role: "img", "aria-label": "The ring with its tokens" });
   const all = state.hash === toy ? 100 : 2 ** 64;
   const ring = ringOf(state), turn = (token) => (Number(token) / all) * 2 * Math.PI - Math.PI / 2;
   const point = (angle, radius) => `${(100 + radius * Math.cos(angle)).toFixed(2)} ${(100 + radius * Math.sin(angle)).toFixed(2)}`;

@@ -15,6 +15,7 @@ mod hops;
 mod incremental;
 mod page;
 mod rollout;
+mod simulate;
 mod slow;
 mod support;
 mod tables;
