@@ -10,9 +10,12 @@ struct original {
 	// Whether each round has another client: the address of an IPv4 or IPv6 packet without tags.
 	__u32 change_source;
 	// By how much `grown` grows it.
-	__u32 growth;
-	__u32 reserved;
-	__u64 link_header[2];
+	__s32 growth;
+	// Whether its first 64 octets are put back, and not the link header alone.
+	__u32 restore_all;
+	__u64 head[8];
+	// What `looked_up` asks the kernel about.
+	struct tuple_v4 tuple;
 };
 
 const volatile struct original original = {};
@@ -54,9 +57,16 @@ int measure(struct xdp_md *ctx)
 	__u64 *to = frame_start(ctx);
 	if ((void *)(to + 2) > frame_end(ctx))
 		return XDP_ABORTED;
-	to[0] = original.link_header[0];
-	((__u32 *)to)[2] = original.link_header[1];
-	((__u16 *)to)[6] = original.link_header[1] >> 32;
+	to[0] = original.head[0];
+	((__u32 *)to)[2] = original.head[1];
+	((__u16 *)to)[6] = original.head[1] >> 32;
+	if (original.restore_all) {
+		if ((void *)(to + 8) > frame_end(ctx))
+			return XDP_ABORTED;
+#pragma unroll
+		for (int i = 1; i < 8; i++)
+			to[i] = original.head[i];
+	}
 	if (original.change_source && !change_source((void *)to + 14, frame_end(ctx), ((__u16 *)to)[6]))
 		return XDP_ABORTED;
 	tail_call(ctx, &programs, 0);
@@ -66,12 +76,26 @@ int measure(struct xdp_md *ctx)
 SEC("xdp")
 int grown(struct xdp_md *ctx)
 {
+	// Negative: it shrinks.
 	return adjust_head(ctx, -(int)original.growth) ? XDP_ABORTED : XDP_TX;
 }
 
 SEC("xdp")
 int left(struct xdp_md *ctx __attribute__((unused)))
 {
+	return XDP_PASS;
+}
+
+// The one thing that `redirect` cannot do without, and no more.
+SEC("xdp")
+int looked_up(struct xdp_md *ctx)
+{
+	struct tuple_v4 tuple = original.tuple;
+	struct socket *socket = find_socket(ctx, &tuple, sizeof(tuple), THIS_NETNS, 0);
+
+	if (!socket)
+		return XDP_ABORTED;
+	release_socket(socket);
 	return XDP_PASS;
 }
 

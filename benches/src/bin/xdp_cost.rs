@@ -1,4 +1,4 @@
-//! `xdp-cost`: nanoseconds that the director's kernel program spends on a frame, by kind of frame.
+//! `xdp-cost`: nanoseconds that the kernel programs spend on a frame, by kind of frame.
 //!
 //! The kernel repeats a test run without restoring the frame, so an encapsulating program would see its own output
 //! from the second round on. `dataplane/bpf/measure.bpf.c` puts the frame back and calls the program under test. What
@@ -7,7 +7,7 @@
 //!
 //! Needs bpf(2): run as root.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -20,10 +20,11 @@ use common::flow::HashFields;
 use common::hash::{SipKey, mix};
 use common::table::{ForwardingTable, Lists, Ranking, Seed, Table};
 use dataplane::pipeline::{Echo, Pipeline, Route, Underlay};
+use dataplane::redirect::config::RedirectConfig;
 use dataplane::sys::thread::cpu_time;
 use dataplane::wire::checksum::Sum;
 use dataplane::wire::ethernet::Mac;
-use dataplane::xdp::Director;
+use dataplane::xdp::{Director, Neighbour, Redirect};
 
 static MEASURE: &[u8] = aya::include_bytes_aligned!("../../../dataplane/bpf/measure.bpf.o");
 
@@ -37,7 +38,7 @@ struct Kind {
     name: &'static str,
     frame: Vec<u8>,
     /// Octets in front of the packet that the program adds; none if it leaves the frame.
-    growth: Option<u32>,
+    growth: Option<i32>,
     change_source: bool,
     goal: f64,
 }
@@ -59,6 +60,7 @@ fn main() -> Result<()> {
             measure(&director, &kind)?;
         }
     }
+    redirect()?;
     load_time()
 }
 
@@ -80,45 +82,117 @@ fn load_time() -> Result<()> {
 }
 
 fn measure(director: &Director, kind: &Kind) -> Result<()> {
-    let mut harness = harness(kind)?;
+    let mut harness = harness(&original(kind, false, &[]))?;
     let tested = director.program().context("a program")?.fd()?.try_clone()?;
-    let other: &Xdp = harness
-        .program(if kind.growth.is_some() { "grown" } else { "left" })
-        .context("programs")?
-        .try_into()?;
-    let other = other.fd()?.try_clone()?;
-    let (mut with, mut without) = (f64::MAX, f64::MAX);
+    let other = descriptor(&harness, if kind.growth.is_some() { "grown" } else { "left" })?;
     let before = director.counts()?;
-    for _ in 0..RUNS {
-        with = with.min(run(&mut harness, &tested, kind)?);
-        without = without.min(run(&mut harness, &other, kind)?);
-    }
+    let (net, without) = turns(&mut harness, &tested, &other, kind)?;
     let counts = director.counts()?;
     let sent = counts.encapsulated() - before.encapsulated();
     let expected = if kind.growth.is_some() { u64::from(ROUNDS) * RUNS as u64 } else { 0 };
     if sent != expected {
         bail!("{}: {sent} frames sent, not {expected}: {counts:?}", kind.name);
     }
-    let net = with - without;
-    println!("  {:<28} {net:6.1}   goal {:4.0}   wrapper {:5.1}", kind.name, kind.goal, without);
+    println!("  {:<28} {net:6.1}   goal {:4.0}   wrapper {without:5.1}", kind.name, kind.goal);
     Ok(())
 }
 
-fn harness(kind: &Kind) -> Result<Ebpf> {
+/// `struct original` of the wrapper.
+fn original(kind: &Kind, restore_all: bool, tuple: &[u8]) -> Vec<u8> {
     let mut original = Vec::new();
-    original.extend(u32::try_from(kind.frame.len())?.to_ne_bytes());
+    original.extend(u32::try_from(kind.frame.len()).unwrap_or(0).to_ne_bytes());
     original.extend(u32::from(kind.change_source).to_ne_bytes());
     original.extend(kind.growth.unwrap_or(0).to_ne_bytes());
-    original.extend([0; 4]);
-    original.extend(&kind.frame[..14]);
-    original.extend([0; 2]);
-    let mut ebpf =
-        EbpfLoader::new().btf(None).override_global("original", original.as_slice(), true).load(MEASURE)?;
-    for name in ["measure", "grown", "left"] {
+    original.extend(u32::from(restore_all).to_ne_bytes());
+    original.extend(kind.frame.iter().copied().chain(std::iter::repeat(0)).take(64));
+    original.extend(tuple);
+    original.resize(96, 0);
+    original
+}
+
+fn harness(original: &[u8]) -> Result<Ebpf> {
+    let mut ebpf = EbpfLoader::new().btf(None).override_global("original", original, true).load(MEASURE)?;
+    for name in ["measure", "grown", "left", "looked_up"] {
         let program: &mut Xdp = ebpf.program_mut(name).context("a program")?.try_into()?;
         program.load()?;
     }
     Ok(ebpf)
+}
+
+fn descriptor(ebpf: &Ebpf, name: &str) -> Result<ProgramFd> {
+    let program: &Xdp = ebpf.program(name).context("a program")?.try_into()?;
+    Ok(program.fd()?.try_clone()?)
+}
+
+/// The redirector's program, for a connection of this host and for one of another, beside the bare question to the
+/// kernel that it cannot do without.
+fn redirect() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    let (client, service) = (client.local_addr()?.port(), listener.local_addr()?.port());
+    let text = "{version: 1, directors: [10.0.0.1], backends: [10.0.1.0/24], vips: [127.0.0.0/8]}";
+    let config = RedirectConfig::parse("bench", text)?;
+    let mut program = Redirect::load(&config, &[[10, 0, 1, 1].into()], [2, 0, 0, 0, 0, 1])?;
+    let way = Neighbour {
+        destination: [2, 0, 0, 0, 0, 2],
+        source: [2, 0, 0, 0, 0, 1],
+        source_address: [10, 0, 1, 1].into(),
+        ifindex: LOOPBACK,
+    };
+    program.set_neighbour([10, 0, 1, 2].into(), Some(&way))?;
+    let tested = program.program().context("a program")?.fd()?.try_clone()?;
+    let information = program.program().context("a program")?.info()?;
+    println!("redirect: {} instructions verified", information.verified_instruction_count().unwrap_or(0));
+    let ends = [[127, 0, 0, 1], [127, 0, 0, 1]].concat();
+    let tuple = [&ends[..], &client.to_be_bytes(), &service.to_be_bytes()].concat();
+    for (name, port, growth, bare) in [
+        ("  kept: established", client, Some(-40), false),
+        ("  passed on", client ^ 1, None, false),
+        ("  bare look-up", client, None, true),
+    ] {
+        let kind = Kind { name, frame: wrapped(port, service), growth, change_source: false, goal: 0.0 };
+        let mut harness = harness(&original(&kind, true, &tuple))?;
+        let other = descriptor(&harness, if growth.is_some() { "grown" } else { "left" })?;
+        let tested = if bare { descriptor(&harness, "looked_up")? } else { tested.try_clone()? };
+        let net = turns(&mut harness, &tested, &other, &kind)?.0;
+        println!("{name:<30} {net:6.1}");
+    }
+    let counts = program.counts()?;
+    let rounds = u64::from(ROUNDS) * RUNS as u64;
+    if (counts.kept[1], counts.forwarded) != (rounds, rounds) {
+        bail!("not what was meant: {counts:?}");
+    }
+    Ok(())
+}
+
+/// An ACK to the service in GUE, with one hop left.
+fn wrapped(from: u16, to: u16) -> Vec<u8> {
+    let ports = [from.to_be_bytes(), to.to_be_bytes()].concat();
+    let segment = [&ports[..], &[0, 0, 0, 1, 0, 0, 0, 1, 0x50, 16, 0xff, 0xff, 0, 0, 0, 0]].concat();
+    let inner = ipv4([127, 0, 0, 1], [127, 0, 0, 1], 6, &segment);
+    let gue = [&[2, 4, 0, 0, 0, 0, 0, 1, 10, 0, 1, 2][..], &inner].concat();
+    let len = u16::try_from(8 + gue.len()).unwrap_or(0).to_be_bytes();
+    let datagram = [&[0x80, 1, 0x4c, 0x43, len[0], len[1], 0, 0][..], &gue].concat();
+    [link([8, 0]), ipv4([10, 0, 0, 1], [10, 0, 1, 1], 17, &datagram)].concat()
+}
+
+fn ipv4(source: [u8; 4], destination: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let total = u16::try_from(20 + payload.len()).unwrap_or(0).to_be_bytes();
+    let mut header = vec![0x45, 0, total[0], total[1], 0, 1, 0x40, 0, 64, protocol, 0, 0];
+    header.extend([source, destination].concat());
+    let sum = Sum::ZERO.octets(&header).checksum();
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    [header, payload.to_vec()].concat()
+}
+
+/// Cost of the tested program net of the other, and of the other with the wrapper.
+fn turns(harness: &mut Ebpf, tested: &ProgramFd, other: &ProgramFd, kind: &Kind) -> Result<(f64, f64)> {
+    let (mut with, mut without) = (f64::MAX, f64::MAX);
+    for _ in 0..RUNS {
+        with = with.min(run(harness, tested, kind)?);
+        without = without.min(run(harness, other, kind)?);
+    }
+    Ok((with - without, without))
 }
 
 /// Nanoseconds a round.
@@ -217,13 +291,9 @@ fn tcp(port: u16) -> Vec<u8> {
 }
 
 fn frame_v4(port: u16, payload: usize) -> Vec<u8> {
-    let total = u16::try_from(20 + payload).unwrap_or(0).to_be_bytes();
-    let mut header = [0x45, 0, total[0], total[1], 0, 1, 0x40, 0, 64, 6, 0, 0, 198, 51, 100, 7, 203, 0, 0, 1];
-    let sum = Sum::ZERO.octets(&header).checksum();
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
     let mut segment = tcp(port);
     segment.resize(payload, 0);
-    [link([8, 0]), header.to_vec(), segment].concat()
+    [link([8, 0]), ipv4([198, 51, 100, 7], [203, 0, 0, 1], 6, &segment)].concat()
 }
 
 fn frame_v6(port: u16) -> Vec<u8> {

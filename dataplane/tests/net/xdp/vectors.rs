@@ -1,15 +1,18 @@
 //! The table of vectors, with the program as the second judge.
 
 use std::collections::HashSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use common::bind::Protocol;
 
 use dataplane::pipeline::{Pipeline, Verdict};
 use dataplane::xdp::{Director, Left};
 
 use crate::judge::{INGRESS, PASS, REDIRECT, SHORTEST, TX, compare, less, load, only_reason};
 use crate::support::{
-    frames::{V4, ethernet, tcp},
-    tables::GATEWAY_MAC,
-    vectors::{CLIENT, PIPELINE, WEB, all},
+    frames::{V4, V6, ethernet, tcp},
+    tables::{GATEWAY_MAC, TableSpec, bind, pipeline},
+    vectors::{CLIENT, CLIENT6, PIPELINE, WEB, all},
 };
 
 /// What the program may do with a frame, counted as it should be.
@@ -73,6 +76,34 @@ fn every_reason_is_reached() {
     // A driver without room in front of the frame cannot be had in a test run.
     let missing: Vec<_> = Left::ALL.iter().filter(|reason| !reached.contains(reason)).collect();
     assert_eq!(missing, [&Left::NoRoom]);
+}
+
+/// The most that the kernel has to verify: every length of prefix of both families.
+#[test]
+fn every_prefix_length_at_once() {
+    let mut binds = Vec::new();
+    for bits in 0..=32_u32 {
+        let address = u32::from_be_bytes([203, 0, 113, 255]) & u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+        let prefix = format!("{}/{bits}", Ipv4Addr::from_bits(address));
+        binds.push(bind(&prefix, Protocol::Tcp, u16::try_from(bits).unwrap(), 1_000));
+    }
+    for bits in 0..=128_u32 {
+        let all = u128::from_be_bytes([0x20; 16]);
+        let address = all & u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+        let prefix = format!("{}/{bits}", Ipv6Addr::from_bits(address));
+        binds.push(bind(&prefix, Protocol::Tcp, u16::try_from(bits).unwrap(), 1_000));
+    }
+    let pipeline = pipeline(vec![TableSpec::new("all", binds, &["10.0.0.1", "10.0.0.2"]).build()]);
+    let Some(director) = load(&pipeline, INGRESS) else { return };
+    let verified = director.program().unwrap().info().unwrap().verified_instruction_count();
+    eprintln!("{verified:?} instructions verified");
+    for port in [0, 5, 31, 32, 33, 128, 1_000, 1_001] {
+        let segment = tcp(1, port, 2, b"");
+        for (v4, v6) in [("203.0.113.255", "2020:2020:2020:2020:2020:2020:2020:2020"), ("8.8.8.8", "::1")] {
+            check("v4", &pipeline, &director, &V4::new(CLIENT, v4, 6).frame(&segment));
+            check("v6", &pipeline, &director, &V6::new(CLIENT6, v6, 6).frame(&segment));
+        }
+    }
 }
 
 #[test]
