@@ -70,7 +70,5 @@ fn quality(
     let rest: Vec<u32> = nodes.iter().copied().filter(|node| *node as usize != gone).collect();
     let Some(mut after) = build(&rest) else { return format!("{fullest:12.3}   -") };
     let moved = (0..).zip(&before).filter(|(key, owner)| after.owner(mix(*key)) != **owner).count();
-    let note =
-        if name.contains("skeleton") { " (rebuilt without it; removed in place it moves less)" } else { "" };
-    format!("{fullest:12.3} {:12.2}{note}", moved as f64 / f64::from(owned[gone].max(1)))
+    format!("{fullest:12.3} {:12.2}", moved as f64 / f64::from(owned[gone].max(1)))
 }

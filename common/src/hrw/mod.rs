@@ -38,6 +38,22 @@
 //! of the 53-bit `u`. So nodes are kept in classes of equal weight, each class is ranked by raw score, and the
 //! classes are merged by the weighted scores of their best: the logarithm is needed once a class, not once a node.
 //!
+//! # Which type for what
+//!
+//! | to find | use | cost, `n` nodes |
+//! |---|---|---|
+//! | one key's owner or first few, now and then | [`owner`], [`top_k`] | lays the nodes out each time, `O(n log n)` |
+//! | owners or first few of many keys | [`NodeSet::owner`], [`NodeSet::top_many`] | one vectorised pass over `n`, no allocation |
+//! | a whole ranking, node by node | [`Ranker`] | `O(n)` to start, then `O(n)` a node |
+//! | the first few of all keys while nodes change | [`Rankings`] | a node joins: one score a key; leaves: its keys |
+//! | the keys to carry when places change | [`Placement`] | likewise, with 24 octets a key |
+//! | the same owners again and again | [`OwnerCache`] | a hit: one comparison |
+//! | one owner among thousands, if more may move | [`Skeleton`] | `O(f log n / log f)` |
+//! | GLB Director's ranking of rows | [`DigestSet`] | one vectorised pass over `n` |
+//!
+//! All but the skeleton give the same owners. Scans are compiled for several instruction sets ([`Isa`]) and give the
+//! same bits on each.
+//!
 //! # Equal on every machine
 //!
 //! The logarithm is that of the `libm` crate, which is software and has the same bits on every CPU. Ties go to the
