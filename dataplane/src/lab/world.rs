@@ -97,7 +97,9 @@ impl World {
         let second_chance = if self.setup.second_chance { "on" } else { "off" };
         let text = format!(
             "version: 1\ndirectors: [10.1.0.0/16, \"2001:db8:d::/48\"]\nbackends: [10.2.0.0/16, \"2001:db8:b::/48\"]\n\
-             vips: [{VIP}, \"{VIP6}\"]\nsecond_chance: {second_chance}\n"
+             vips: [{VIP}, \"{VIP6}\"]\nsecond_chance: {second_chance}\n\
+             control: {}\n",
+            self.redirect_socket(number).display()
         );
         let log = self.folder.file(&format!("redirect-{number}"));
         let config = self.folder.write(&format!("redirect-{number}.yaml"), text)?;
@@ -108,6 +110,11 @@ impl World {
         let program = Program::start(host, self.setup.binary.clone(), &arguments, log)?;
         self.redirectors[usize::from(number)] = Some(program);
         Ok(())
+    }
+
+    /// Where `dataplane status` asks that redirector.
+    pub fn redirect_socket(&self, number: u8) -> PathBuf {
+        self.folder.file(&format!("redirect-{number}.sock"))
     }
 
     /// Starts `dataplane run` on a director's host.

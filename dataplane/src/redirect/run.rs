@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -14,6 +15,7 @@ use super::counters::{Counters, Report};
 use super::fast::FastPath;
 use super::recent::RecentSyns;
 use super::worker::Worker;
+use crate::control::{Control, Format};
 use crate::sys::signal::{Signal, Signals};
 use crate::sys::{datagram, poll};
 
@@ -30,8 +32,31 @@ pub fn run(config: RedirectConfig, json: bool) -> anyhow::Result<()> {
         );
     }
     let listen = config.listen;
+    let control = config.control.as_deref().map(bind_control).transpose()?;
     let redirector = Redirector::start(config)?;
     eprintln!("redirect: listening on UDP {listen}");
+    let stop = AtomicBool::new(false);
+    let waited = thread::scope(|scope| {
+        if let Some(control) = &control {
+            let (redirector, stop) = (&redirector, &stop);
+            let answer = move |format| written(&redirector.report(), format);
+            scope.spawn(move || {
+                if let Err(error) = control.serve(stop, answer) {
+                    eprintln!("redirect: control socket: {error}");
+                }
+            });
+        }
+        let waited = wait(&redirector, &signals, json);
+        stop.store(true, Ordering::Relaxed);
+        waited
+    });
+    let (report, result) = redirector.stop();
+    print(&report, json);
+    waited.and(result)
+}
+
+/// Until a signal or a worker says that it is over.
+fn wait(redirector: &Redirector, signals: &Signals, json: bool) -> anyhow::Result<()> {
     while !redirector.stopped() {
         redirector.follow_network();
         poll::readable([signals.as_fd()], PATIENCE)?;
@@ -41,9 +66,11 @@ pub fn run(config: RedirectConfig, json: bool) -> anyhow::Result<()> {
             Some(Signal::Reload) | None => {}
         }
     }
-    let (report, result) = redirector.stop();
-    print(&report, json);
-    result
+    Ok(())
+}
+
+fn bind_control(path: &Path) -> anyhow::Result<Control> {
+    Control::bind(path).with_context(|| format!("control: {}", path.display()))
 }
 
 /// The workers, and what they share.
@@ -161,13 +188,20 @@ fn open(listen: SocketAddr) -> std::io::Result<OwnedFd> {
 }
 
 fn work(shared: &Shared, mut worker: Worker, server: &OwnedFd) -> anyhow::Result<()> {
+    // A host whose worker is gone, also by a panic, must not look alive.
+    let _end = StopAtEnd(&shared.stop);
     while !shared.stop.load(Ordering::Relaxed) {
-        if let Err(error) = worker.round(server) {
-            shared.stop.store(true, Ordering::Relaxed);
-            return Err(error).context("receiving");
-        }
+        worker.round(server).context("receiving")?;
     }
     Ok(())
+}
+
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// VIPs that are single addresses and that no socket here could be bound to.
@@ -178,12 +212,15 @@ fn missing_vips(config: &RedirectConfig) -> impl Iterator<Item = IpAddr> + '_ {
 }
 
 fn print(report: &Report, json: bool) {
-    if json {
-        match serde_json::to_string(report) {
-            Ok(text) => println!("{text}"),
-            Err(error) => eprintln!("counters: {error}"),
-        }
-    } else {
-        print!("{report}");
+    print!("{}", written(report, if json { Format::Json } else { Format::Text }));
+}
+
+fn written(report: &Report, format: Format) -> String {
+    match format {
+        Format::Text => report.to_string(),
+        Format::Json => match serde_json::to_string(report) {
+            Ok(text) => text + "\n",
+            Err(error) => format!("{error}\n"),
+        },
     }
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use common::backend::{Health, State};
 use common::flow::HashFields;
+use dataplane::control::{Format, ask};
 use dataplane::lab::client::Tally;
 use dataplane::lab::service::{Service, name};
 use dataplane::lab::topology::Size;
@@ -274,4 +275,24 @@ fn s10_clients_learn_the_smaller_mtu() {
 fn too_big(counters: &serde_json::Value) -> u64 {
     let answers = counters["answered"].as_object().unwrap();
     answers.iter().filter(|(name, _)| name.contains("too_big")).filter_map(|(_, count)| count.as_u64()).sum()
+}
+
+/// What tells an operator that a drain is done, asked of the drained host in both forms.
+#[test]
+fn status_shows_the_second_hop() {
+    if !crate::privileged() {
+        return;
+    }
+    let mut world = World::new(setup(1, 4, 4)).unwrap();
+    world.open(40).unwrap();
+    world.service.set(0, State::Draining);
+    world.publish().unwrap();
+    world.exchange();
+    let socket = world.redirect_socket(0);
+    let json: serde_json::Value = serde_json::from_str(&ask(&socket, Format::Json).unwrap()).unwrap();
+    let from = json["kept_on_second_hop_from"].as_object().unwrap();
+    assert!(from.values().filter_map(serde_json::Value::as_u64).sum::<u64>() > 0, "{json}");
+    assert!(json["since_second_hop_ms"].is_u64());
+    let text = ask(&socket, Format::Text).unwrap();
+    assert!(text.contains("kept on the second hop, from: "), "{text}");
 }
