@@ -49,6 +49,7 @@
 //! | the keys to carry when places change | [`Placement`] | likewise, with 24 octets a key |
 //! | the same owners again and again | [`OwnerCache`] | a hit: one comparison |
 //! | one owner among thousands, if more may move | [`Skeleton`] | `O(f log n / log f)` |
+//! | owners of whom none is over a bound | [`bounded_owners`] | as the scan, and more for keys that are turned away |
 //! | GLB Director's ranking of rows | [`DigestSet`] | one vectorised pass over `n` |
 //!
 //! All but the skeleton give the same owners. Scans are compiled for several instruction sets ([`Isa`]) and give the
@@ -60,6 +61,7 @@
 //! greater id, never to the place in a list.
 
 mod bound;
+mod bounded;
 mod cache;
 mod digests;
 mod placement;
@@ -70,6 +72,7 @@ mod set;
 mod simd;
 mod skeleton;
 
+pub use bounded::bounded_owners;
 pub use cache::OwnerCache;
 pub use digests::DigestSet;
 pub use placement::{Move, Placement};

@@ -1,0 +1,134 @@
+//! Owners under a bound: no node owns more than so many times its fair share.
+
+use super::{Node, NodeSet, Ranker, score};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// First choices that are found for all keys at once; few keys ask for more.
+const KNOWN: usize = 4;
+
+/// The owner of each key, as a position in `nodes`, where no node owns more than `max_share` times its share by weight,
+/// rounded up. Keys over the bound go to their next choice; [`NodeSet::NONE`] if there are no nodes.
+///
+/// Which keys must yield does not depend on any order: every key asks its choices in turn, and a full node keeps those
+/// that score highest for it. That is the stable assignment of D. Gale and L. S. Shapley (1962), of which there is one
+/// that is best for all keys. A `max_share` below 1, which could not hold all keys, counts as 1.
+///
+/// The price is movement: a change of one node changes every share, so a few keys move between nodes that both stay.
+///
+/// ```
+/// use common::hash::mix;
+/// use common::hrw::{Node, bounded_owners};
+///
+/// let nodes: Vec<Node> = (0..10).map(|i| Node::new(format!("node-{i}"))).collect();
+/// let keys: Vec<u64> = (0..1000).map(mix).collect();
+/// let owners = bounded_owners(&nodes, &keys, 1.05);
+/// assert!((0..10).all(|node| owners.iter().filter(|owner| **owner == node).count() <= 105));
+/// ```
+///
+/// `O(keys)` passes over the nodes, and a ranking for each key that is turned away four times.
+pub fn bounded_owners(nodes: &[Node], keys: &[u64], max_share: f64) -> Vec<u32> {
+    let set = NodeSet::new(nodes);
+    let mut first = vec![NodeSet::NONE; keys.len() * KNOWN];
+    set.top_many(keys, KNOWN, &mut first);
+    let mut ranker = Ranker::new(&set);
+    let mut choice = |key: u32, rank: usize| {
+        let known = first.get(key as usize * KNOWN + rank).filter(|_| rank < KNOWN);
+        known.map(|at| *at as usize).or_else(|| {
+            ranker.start(keys.get(key as usize).copied()?);
+            std::iter::from_fn(|| ranker.next_node()).nth(rank)
+        })
+    };
+    let room = room(nodes, keys.len(), max_share);
+    // Of each node its keys, the one that it would rather lose on top.
+    let mut held: Vec<BinaryHeap<_>> = vec![BinaryHeap::new(); nodes.len()];
+    let mut asking: Vec<(u32, usize)> = (0..).take(keys.len()).map(|key| (key, 0)).collect();
+    while let Some((key, rank)) = asking.pop() {
+        let Some(at) = choice(key, rank) else { continue };
+        let (Some(held), Some(node)) = (held.get_mut(at), nodes.get(at)) else { continue };
+        let worth = keys.get(key as usize).map_or(0, |hash| score(*hash, node.seed()));
+        held.push((Reverse(worth), key, rank));
+        if room.get(at).is_none_or(|room| held.len() > *room)
+            && let Some((_, key, rank)) = held.pop()
+        {
+            asking.push((key, rank + 1));
+        }
+    }
+    let mut owners = vec![NodeSet::NONE; keys.len()];
+    for (at, held) in (0u32..).zip(held) {
+        for (_, key, _) in held {
+            owners.get_mut(key as usize).into_iter().for_each(|owner| *owner = at);
+        }
+    }
+    owners
+}
+
+/// Most keys of each node.
+fn room(nodes: &[Node], keys: usize, max_share: f64) -> Vec<usize> {
+    let total: f64 = nodes.iter().map(Node::weight).sum();
+    let room = |node: &Node| {
+        #[expect(clippy::cast_precision_loss, reason = "fewer keys than 2⁵³")]
+        let fair = keys as f64 * (node.weight() / total);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "positive, and saturating"
+        )]
+        let room = (fair * max_share.max(1.0)).ceil() as usize;
+        room
+    };
+    nodes.iter().map(room).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::mix;
+
+    fn nodes(count: u32) -> Vec<Node> {
+        (0..count).map(|i| Node::weighted(format!("n{i}"), f64::from(1 + i % 3)).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_wide_bound_changes_nothing_and_no_nodes_own_nothing() {
+        let keys: Vec<u64> = (0..500).map(mix).collect();
+        let set = NodeSet::new(&nodes(7));
+        let plain: Vec<Option<usize>> = keys.iter().map(|key| set.owner(*key)).collect();
+        let bounded = bounded_owners(&nodes(7), &keys, 10.0);
+        assert_eq!(bounded.iter().map(|at| Some(*at as usize)).collect::<Vec<_>>(), plain);
+        assert_eq!(bounded_owners(&[], &keys, 1.0), vec![NodeSet::NONE; 500]);
+    }
+
+    /// No node is over its bound, and no key would rather be where it would be rather had.
+    #[test]
+    fn the_assignment_is_within_bounds_and_stable() {
+        let keys: Vec<u64> = (0..3000).map(mix).collect();
+        for max_share in [1.0, 1.05, 1.2] {
+            let nodes = nodes(12);
+            let owners = bounded_owners(&nodes, &keys, max_share);
+            let room = room(&nodes, keys.len(), max_share);
+            let worth = |key: usize, at: usize| score(keys[key], nodes[at].seed());
+            let mut held = vec![Vec::new(); nodes.len()];
+            owners.iter().enumerate().for_each(|(key, at)| held[*at as usize].push(key));
+            assert!(held.iter().zip(&room).all(|(held, room)| held.len() <= *room));
+            let set = NodeSet::new(&nodes);
+            for (key, owner) in owners.iter().enumerate() {
+                let mut ranking = vec![0; nodes.len()];
+                set.top(keys[key], &mut ranking);
+                for better in ranking.iter().take_while(|at| *at != owner).map(|at| *at as usize) {
+                    let least = held[better].iter().map(|other| worth(*other, better)).min().unwrap();
+                    assert!(held[better].len() == room[better] && least >= worth(key, better));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_nodes_does_not_matter() {
+        let keys: Vec<u64> = (0..2000).map(mix).collect();
+        let forward = nodes(9);
+        let backward: Vec<Node> = forward.iter().rev().cloned().collect();
+        let (a, b) = (bounded_owners(&forward, &keys, 1.02), bounded_owners(&backward, &keys, 1.02));
+        assert!(a.iter().zip(&b).all(|(a, b)| forward[*a as usize].id() == backward[*b as usize].id()));
+    }
+}
