@@ -14,6 +14,7 @@ pub mod edit;
 pub mod explain;
 pub mod generate;
 pub mod glb;
+pub mod plan;
 pub mod report;
 pub mod simulate;
 pub mod store;

@@ -12,6 +12,7 @@ mod edit;
 mod explain;
 mod import;
 mod log;
+mod plan;
 mod simulate;
 mod verify;
 
@@ -49,6 +50,8 @@ enum Command {
     Verify(verify::Args),
     /// Hold the ways to give keys to nodes against each other; without CONFIG, as a teaching demo
     Compare(compare::Args),
+    /// Find the shortest sequence of safe tables to a configuration
+    Plan(plan::Args),
     /// Play connections across a sequence of tables, and count those that break
     Simulate(simulate::Args),
     /// List a folder of tables as a history
@@ -75,6 +78,7 @@ impl Cli {
             Command::Diff(args) => args.run(),
             Command::Verify(args) => args.run(),
             Command::Compare(args) => args.run(),
+            Command::Plan(args) => args.run(),
             Command::Simulate(args) => args.run(),
             Command::Log(args) => args.run(),
             Command::Drain(args) => args.run(Action::Drain),

@@ -14,6 +14,7 @@ mod glb;
 mod hops;
 mod incremental;
 mod page;
+mod plan;
 mod rollout;
 mod simulate;
 mod slow;

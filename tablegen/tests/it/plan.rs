@@ -1,0 +1,92 @@
+//! Plans: short, safe at every step, and at the target in the end.
+
+use crate::support::{self, build, spec};
+use common::backend::{Backend, State};
+use common::table::ForwardingTable;
+use tablegen::config::{Config, TableSpec};
+use tablegen::generate::History;
+use tablegen::plan::{PlanError, Step, Wait, plan};
+
+fn named(count: usize) -> Vec<Backend> {
+    let ids: Vec<String> = (1..=count).map(|at| format!("web-{at}")).collect();
+    support::backends(&ids.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn config(spec: TableSpec) -> Config {
+    Config { tables: vec![spec], warnings: Vec::new() }
+}
+
+/// Every step is safe and the child of the one before, and the last has the target's backends.
+fn checked(current: &ForwardingTable, target: &TableSpec, steps: &[Step]) {
+    let mut before = current.digest();
+    for step in steps {
+        assert_eq!(step.table.parent(), Some(before));
+        assert_eq!(step.diff.at_risk(), 0);
+        before = step.table.digest();
+    }
+    let mut wanted = target.backends.clone();
+    wanted.sort_by(|a, b| a.id.cmp(&b.id));
+    assert_eq!(steps.last().unwrap().table.tables()[0].backends, wanted);
+}
+
+#[test]
+fn the_table_in_service_needs_no_step() {
+    let current = build(&spec(named(4)), History::None);
+    assert!(plan(&current, &config(spec(named(4))), &[]).unwrap().is_empty());
+}
+
+#[test]
+fn what_is_safe_at_once_is_one_step() {
+    let current = build(&spec(named(4)), History::None);
+    let target = spec(named(6));
+    let steps = plan(&current, &config(target.clone()), &[]).unwrap();
+    assert_eq!((steps.len(), steps[0].wait), (1, Wait::None));
+    checked(&current, &target, &steps);
+}
+
+#[test]
+fn leavers_are_drained_then_removed_when_their_connections_have_ended() {
+    let current = build(&spec(named(5)), History::None);
+    let target = spec(named(3));
+    let steps = plan(&current, &config(target.clone()), &[]).unwrap();
+    assert_eq!(steps.iter().map(|step| step.wait).collect::<Vec<_>>(), [Wait::None, Wait::Connections]);
+    assert_eq!(steps[0].changes, ["web-4: active → draining", "web-5: active → draining"]);
+    assert_eq!(steps[1].diff.moved(), 0);
+    checked(&current, &target, &steps);
+}
+
+#[test]
+fn newcomers_are_filled_by_percent() {
+    let current = build(&spec(named(4)), History::None);
+    let target = spec(named(5));
+    let steps = plan(&current, &config(target.clone()), &[10, 50]).unwrap();
+    assert_eq!(
+        steps.iter().map(|step| step.changes[0].as_str()).collect::<Vec<_>>(),
+        ["add web-5 as filling 10 %", "web-5: filling 10 % → filling 50 %", "web-5: filling 50 % → active",]
+    );
+    checked(&current, &target, &steps);
+}
+
+/// Lists of two hops have room for one owner in flight: a second drain waits until the first one's connections ended.
+#[test]
+fn what_does_not_fit_the_hops_waits_and_settles() {
+    let short = |backends| TableSpec { max_hops: 2, ..spec(backends) };
+    let mut draining = named(6);
+    draining[0].state = State::Draining;
+    let first = build(&short(named(6)), History::None);
+    let current = build(&short(draining), History::Parent(&first));
+    let target = short(named(6).split_off(2));
+    let steps = plan(&current, &config(target.clone()), &[]).unwrap();
+    assert_eq!(
+        steps.iter().map(|step| (step.wait, step.settle)).collect::<Vec<_>>(),
+        [(Wait::Connections, true), (Wait::Connections, false),]
+    );
+    checked(&current, &target, &steps);
+}
+
+#[test]
+fn a_change_that_is_never_safe_is_refused() {
+    let current = build(&spec(named(4)), History::None);
+    let rekeyed = TableSpec { hash_key: common::hash::SipKey::new([9; 16]), ..spec(named(4)) };
+    assert!(matches!(plan(&current, &config(rekeyed), &[]), Err(PlanError::Stuck(_))));
+}
