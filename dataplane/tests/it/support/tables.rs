@@ -132,7 +132,7 @@ pub(crate) fn bind(prefix: &str, protocol: Protocol, first: u16, last: u16) -> B
 
 /// The tables of GLB's vectors, read from its JSON.
 pub(crate) fn glb_specs(fields: HashFields, alt_fields: HashFields) -> Vec<TableSpec> {
-    let text = include_str!("../../data/glb/packets-table.json");
+    let text = include_str!("../../../../tablegen/tests/data/glb/packets-table.json");
     let json: serde_json::Value = serde_json::from_str(text).unwrap();
     let names = ["glb-0", "glb-1", "glb-2"];
     let tables = json["tables"].as_array().unwrap().iter().zip(names);
