@@ -6,7 +6,7 @@
 use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,9 +36,9 @@ impl Control {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another program answers there"));
         }
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        // What is no socket was not left behind: a wrong path must not cost a file, and `bind` refuses it.
+        if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+            fs::remove_file(path)?;
         }
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
@@ -147,5 +147,8 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         drop(Control::bind(&path).unwrap());
+        fs::write(&path, "not ours").unwrap();
+        assert_eq!(Control::bind(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "not ours");
     }
 }
