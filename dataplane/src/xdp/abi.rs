@@ -33,8 +33,8 @@ pub(super) const WAY_LINK: u16 = 1;
 
 const _: () = assert!(cfg!(target_endian = "little"), "the programs are built for little-endian machines");
 
-/// Appends fields one after the other.
-#[derive(Debug, Default)]
+/// Appends fields one after the other. Not printable, for a table's key may be among them.
+#[derive(Default)]
 pub(super) struct Octets(Vec<u8>);
 
 impl Octets {

@@ -12,14 +12,13 @@ const MAX_ROWS: u64 = 1 << 27;
 /// Backends of all tables.
 const MAX_BACKENDS: u64 = 1 << 24;
 
-/// Everything but the hops, which change while it stays.
-#[derive(Debug)]
+/// Everything but the hops, which change while it stays. Not printable: `tables` holds secrets.
 pub(super) struct Layout {
     pub(super) config: Vec<u8>,
     pub(super) binds_v4: Vec<u8>,
     pub(super) binds_v6: Vec<u8>,
     pub(super) ports: Vec<u8>,
-    /// Holds the tables' keys.
+    /// With the tables' keys.
     pub(super) tables: Vec<u8>,
     pub(super) rows: u32,
     pub(super) backends: u32,

@@ -9,6 +9,7 @@ use common::backend::{Backend, Health, State};
 use common::flow::HashFields;
 use common::table::{self, glb};
 use rayon::prelude::*;
+use std::fmt;
 
 /// Something that GLB's format cannot say.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,12 +22,18 @@ pub struct ExportError {
 }
 
 /// A file of GLB's, and what its reader will not learn from it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Exported {
-    /// The file.
+    /// The file, hash keys included.
     pub octets: Vec<u8>,
     /// One sentence each.
     pub warnings: Vec<String>,
+}
+
+impl fmt::Debug for Exported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exported").field("warnings", &self.warnings).finish_non_exhaustive()
+    }
 }
 
 /// Writes all tables, in the order given.

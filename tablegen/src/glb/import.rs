@@ -36,12 +36,18 @@ pub enum ImportError {
 }
 
 /// A configuration, as text, and what surprises in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Imported {
-    /// YAML.
+    /// YAML, secrets included.
     pub yaml: String,
     /// One sentence each.
     pub warnings: Vec<String>,
+}
+
+impl fmt::Debug for Imported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Imported").field("warnings", &self.warnings).finish_non_exhaustive()
+    }
 }
 
 /// Translates `json`.
