@@ -54,7 +54,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     let refused = error.chain().any(|e| {
         e.is::<TableError>()
             || e.downcast_ref::<ConfigError>().is_some_and(|e| !e.is_unreadable())
-            || e.is::<redirect::config::ConfigError>()
+            || matches!(e.downcast_ref(), Some(redirect::config::ConfigError::Refused { .. }))
     });
     if refused { REFUSED } else { FAILED }
 }

@@ -46,7 +46,7 @@ impl RunArgs {
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("whom").required(true))]
 pub struct StatusArgs {
-    /// Its configuration, which says where it listens
+    /// The director's configuration, which says where it listens
     #[arg(long, value_name = "FILE", group = "whom")]
     config: Option<PathBuf>,
     /// Its control socket

@@ -7,22 +7,22 @@ use clap::Args;
 use super::config::{Mode, RedirectConfig};
 use super::run;
 
-/// Takes GUE packets on a backend's host: keeps those that belong here, passes the others on.
+/// Takes GUE packets on a backend's host: keeps those that belong here, passes the others on
 #[derive(Args, Debug)]
 pub struct RedirectArgs {
-    /// Configuration, for example configs/redirect.yaml.
+    /// Configuration, for example configs/redirect.yaml
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// How packets come in, whatever the configuration says.
+    /// How packets come in, whatever the configuration says
     #[arg(long, value_enum, value_name = "MODE")]
     mode: Option<Mode>,
-    /// The interface for `--mode auto` and `--mode xdp`, whatever the configuration says.
+    /// The interface for `--mode auto` and `--mode xdp`, whatever the configuration says
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
-    /// Check the configuration and stop.
+    /// Check the configuration and stop
     #[arg(long)]
     check: bool,
-    /// Print counters as JSON (on SIGUSR1 and at exit).
+    /// Print the counters as JSON (on SIGUSR1 and at the end)
     #[arg(long)]
     json: bool,
 }
