@@ -9,6 +9,7 @@ use anyhow::ensure;
 use common::backend::State;
 use common::table::Table;
 use serde::Serialize;
+use tablegen::report::number::grouped;
 
 use crate::lab::client::Tally;
 use crate::lab::service::{DEMO, Service, name};
@@ -250,17 +251,4 @@ fn primaries(world: &World) -> Vec<Option<String>> {
 fn percent(rows: usize, of: u32) -> f64 {
     let rows = u32::try_from(rows).unwrap_or(u32::MAX);
     100.0 * f64::from(rows) / f64::from(of.max(1))
-}
-
-/// 65,536.
-fn grouped(number: u32) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

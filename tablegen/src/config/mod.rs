@@ -14,6 +14,7 @@ mod spec;
 mod value;
 
 pub use error::{ConfigError, Refusal, Warning};
+pub(crate) use raw::budget;
 
 use common::backend::Backend;
 use common::bind::Bind;

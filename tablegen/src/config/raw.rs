@@ -114,7 +114,18 @@ impl<'de> Deserialize<'de> for RawSecret {
     }
 }
 
-/// Reads YAML: one document, each key once, no merge keys, limits wide enough for 65,534 backends in many tables.
+/// What a file may cost to read: wide enough for 65,534 backends in many tables, too narrow for a bomb.
+pub(crate) fn budget() -> Option<serde_yaml::Budget> {
+    serde_yaml::budget! {
+        max_nodes: 16_000_000,
+        max_events: 32_000_000,
+        max_aliases: 100,
+        max_anchors: 100,
+        max_total_scalar_bytes: 256 << 20,
+    }
+}
+
+/// Reads YAML: one document, each key once, no merge keys, within the [`budget`].
 pub(super) fn parse(text: &str) -> Result<RawConfig, Refusal> {
     let options = serde_yaml::options! {
         strict_booleans: true,
@@ -122,13 +133,7 @@ pub(super) fn parse(text: &str) -> Result<RawConfig, Refusal> {
         with_snippet: false,
         merge_keys: serde_yaml::options::MergeKeyPolicy::Error,
         reject_unsupported_tags: true,
-        budget: serde_yaml::budget! {
-            max_nodes: 16_000_000,
-            max_events: 32_000_000,
-            max_aliases: 100,
-            max_anchors: 100,
-            max_total_scalar_bytes: 256 << 20,
-        },
+        budget: budget(),
     };
     let mut path = String::new();
     let result = serde_yaml::with_deserializer_from_str_with_options(text, options, |deserializer| {

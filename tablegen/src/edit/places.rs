@@ -1,6 +1,7 @@
 //! Where in the text the values of each backend stand, and how to change the text there.
 
 use super::EditError;
+use crate::config::budget;
 use serde::Deserialize;
 use serde_yaml::{Location, Spanned};
 
@@ -44,15 +45,7 @@ impl Place {
 impl Places {
     /// Reads text that is a configuration already.
     pub(super) fn read(text: &str) -> Option<Self> {
-        let options = serde_yaml::options! {
-            budget: serde_yaml::budget! {
-                max_nodes: 16_000_000,
-                max_events: 32_000_000,
-                max_aliases: 100,
-                max_anchors: 100,
-                max_total_scalar_bytes: 256 << 20,
-            },
-        };
+        let options = serde_yaml::options! { budget: budget() };
         serde_yaml::from_str_with_options(text, options).ok()
     }
 
