@@ -110,6 +110,19 @@ impl Crowd {
         self.tally()
     }
 
+    /// One request after the other, and how long each took, by the backend that answered.
+    pub fn time(&mut self, patience: Duration) -> Vec<(String, Duration)> {
+        let seed = self.seed;
+        let mut times = Vec::with_capacity(self.connections.len());
+        for (number, connection) in self.connections.iter_mut().enumerate() {
+            let start = Instant::now();
+            connection.send(mix(seed ^ number as u64));
+            connection.receive(patience);
+            times.push((connection.backend.clone(), start.elapsed()));
+        }
+        times
+    }
+
     /// As the last exchange left it.
     pub fn tally(&self) -> Tally {
         let mut tally = Tally { opened: self.connections.len(), ..Tally::default() };

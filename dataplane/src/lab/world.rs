@@ -255,6 +255,11 @@ impl World {
         self.tally()
     }
 
+    /// One request after the other on all connections, and how long each took, by backend.
+    pub fn time(&mut self) -> Vec<(String, Duration)> {
+        self.crowds.iter_mut().flat_map(|crowd| crowd.time(PATIENCE)).collect()
+    }
+
     /// As the last requests left the connections.
     pub fn tally(&self) -> Tally {
         self.crowds.iter().fold(Tally::default(), |mut sum, crowd| {

@@ -8,13 +8,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::backend::State;
 use dataplane::lab::netns::Namespace;
+use dataplane::lab::service::name;
 use dataplane::lab::topology::{VIP, backend};
+use dataplane::lab::world::World;
 use dataplane::redirect::run::Redirector;
 use dataplane::sys::datagram::{BATCH, Buffers, send, udp_server};
 use etherparse::PacketBuilder;
 
 use crate::redirect::{Bench, bench, config, gue};
+use crate::second_chance::setup;
 
 const ROUND: Duration = Duration::from_millis(1_500);
 /// 64 octets of payload, a few flows.
@@ -144,4 +148,29 @@ fn speed_against_a_bare_echo() {
         );
     }
     drop((pairs, listener));
+}
+
+/// What the second hop adds to a request and its answer, on the connections of a drained backend.
+#[test]
+#[ignore = "a measurement"]
+fn speed_of_the_second_hop() {
+    if !crate::privileged() {
+        return;
+    }
+    let mut world = World::new(setup(1, 4, 4)).unwrap();
+    world.open(200).unwrap();
+    let drained = name(0);
+    let measure = |title: &str, world: &mut World| {
+        let times: Vec<_> =
+            (0..20).flat_map(|_| world.time()).filter(|(backend, _)| *backend == drained).collect();
+        let mut times: Vec<Duration> = times.into_iter().map(|(_, time)| time).collect();
+        times.sort_unstable();
+        let at = |percent: usize| times[times.len() * percent / 100];
+        println!("{title}: {} requests on {drained}, p50 {:?}, p99 {:?}", times.len(), at(50), at(99));
+    };
+    measure("owner", &mut world);
+    world.service.set(0, State::Draining);
+    world.publish().unwrap();
+    measure("second hop", &mut world);
+    assert_eq!(world.exchange().broken(), 0);
 }
