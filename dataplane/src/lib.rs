@@ -3,6 +3,7 @@
 
 pub mod cli;
 pub mod config;
+mod console;
 pub mod control;
 #[cfg(feature = "demo")]
 pub mod demo;

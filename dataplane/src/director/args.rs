@@ -6,6 +6,7 @@ use anyhow::Context;
 
 use super::{Director, Options};
 use crate::config::{Config, Mode};
+use crate::console;
 use crate::control::{self, Format};
 
 /// Encapsulates clients' packets for the backends of a forwarding table
@@ -71,7 +72,7 @@ impl StatusArgs {
         let format = if self.json { Format::Json } else { Format::Text };
         let answer = control::ask(&path, format)
             .with_context(|| format!("{}: nobody answers, is it running?", path.display()))?;
-        print!("{answer}");
+        console::show(&answer);
         Ok(())
     }
 }

@@ -19,7 +19,7 @@
 
 use std::fmt;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::IpAddr;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
@@ -39,6 +39,7 @@ use self::supervise::Supervisor;
 use self::tally::{Board, Identity};
 use self::worker::Shared;
 use crate::config::{Config, ConfigError, Mode, Offloads};
+use crate::console::{self, show};
 use crate::control::{Control, Format};
 use crate::io::af_packet::AfPacket;
 use crate::io::pnet::Pnet;
@@ -299,12 +300,7 @@ fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Tells the operator. Nobody listening is no reason to stop forwarding, so it does not panic as `eprintln!` does.
+/// Tells the operator.
 fn say(what: fmt::Arguments<'_>) {
-    drop(writeln!(io::stderr(), "director: {what}"));
-}
-
-/// Prints counters; as [`say`].
-fn show(report: &str) {
-    drop(io::stdout().write_all(report.as_bytes()));
+    console::say("director", what);
 }

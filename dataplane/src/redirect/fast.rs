@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::config::{Mode, RedirectConfig};
 use super::counters::Report;
 use super::decide::Keep;
+use super::run::say;
 use crate::route::{Egress, NextHop, Resolver};
 use crate::sys::interface::{Interface, driver};
 use crate::sys::thread::monotonic;
@@ -68,11 +69,11 @@ impl FastPath {
         }
         match Self::on(name, config) {
             Ok(fast) => {
-                eprintln!("redirect: {name}: XDP, {}", fast.attached.name());
+                say(format_args!("{name}: XDP, {}", fast.attached.name()));
                 Ok(Some(fast))
             }
             Err(error) if config.mode == Mode::Auto => {
-                eprintln!("redirect: {name}: no XDP, the socket takes everything: {error:#}");
+                say(format_args!("{name}: no XDP, the socket takes everything: {error:#}"));
                 Ok(None)
             }
             Err(error) => Err(error.context(name.clone())),

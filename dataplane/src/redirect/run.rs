@@ -1,5 +1,6 @@
 //! Opens the sockets, starts the workers, and waits for signals.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -15,6 +16,7 @@ use super::counters::{Counters, Report};
 use super::fast::FastPath;
 use super::recent::RecentSyns;
 use super::worker::Worker;
+use crate::console::{self, show};
 use crate::control::{Control, Format};
 use crate::sys::signal::{Signal, Signals};
 use crate::sys::{datagram, poll};
@@ -26,15 +28,14 @@ const PATIENCE: Duration = Duration::from_millis(100);
 pub fn run(config: RedirectConfig, json: bool) -> anyhow::Result<()> {
     let signals = Signals::block().context("signals")?;
     for vip in missing_vips(&config) {
-        eprintln!(
-            "warning: VIP {vip} is no address of this host, what is kept for it is lost: \
-             ip address add {vip} dev lo"
-        );
+        say(format_args!(
+            "VIP {vip} is no address of this host, what is kept for it is lost: ip address add {vip} dev lo"
+        ));
     }
     let listen = config.listen;
     let control = config.control.as_deref().map(bind_control).transpose()?;
     let redirector = Redirector::start(config)?;
-    eprintln!("redirect: listening on UDP {listen}");
+    say(format_args!("listening on UDP {listen}"));
     let stop = AtomicBool::new(false);
     let waited = thread::scope(|scope| {
         if let Some(control) = &control {
@@ -42,7 +43,7 @@ pub fn run(config: RedirectConfig, json: bool) -> anyhow::Result<()> {
             let answer = move |format| written(&redirector.report(), format);
             scope.spawn(move || {
                 if let Err(error) = control.serve(stop, answer) {
-                    eprintln!("redirect: control socket: {error}");
+                    say(format_args!("control socket: {error}"));
                 }
             });
         }
@@ -150,7 +151,7 @@ impl Redirector {
         let report = self.report();
         let mut slot = self.fast();
         if let Some(Err(error)) = slot.as_mut().map(|fast| fast.refresh(&report)) {
-            eprintln!("redirect: XDP ends, the socket takes everything: {error:#}");
+            say(format_args!("XDP ends, the socket takes everything: {error:#}"));
             *slot = None;
         }
     }
@@ -211,8 +212,13 @@ fn missing_vips(config: &RedirectConfig) -> impl Iterator<Item = IpAddr> + '_ {
     addresses.map(|vip| vip.address()).filter(|vip| UdpSocket::bind((*vip, 0)).is_err())
 }
 
+/// Tells the operator.
+pub(super) fn say(what: fmt::Arguments<'_>) {
+    console::say("redirect", what);
+}
+
 fn print(report: &Report, json: bool) {
-    print!("{}", written(report, if json { Format::Json } else { Format::Text }));
+    show(&written(report, if json { Format::Json } else { Format::Text }));
 }
 
 fn written(report: &Report, format: Format) -> String {
