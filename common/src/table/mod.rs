@@ -217,11 +217,6 @@ impl Lists {
         self.cells.chunks_exact(self.width.max(1)).map(trim)
     }
 
-    /// All lists in row order with their unused ends, which are `0xffff`, to be written to: for whole-table builds.
-    pub fn rows_mut(&mut self) -> std::slice::ChunksExactMut<'_, u16> {
-        self.cells.chunks_exact_mut(self.width.max(1))
-    }
-
     /// All cells, row after row, unused ones `0xffff`.
     pub fn cells(&self) -> &[u16] {
         &self.cells

@@ -310,11 +310,6 @@ impl World {
         sum
     }
 
-    /// What a redirector counted.
-    pub fn redirect_counters(&mut self, number: u8) -> anyhow::Result<serde_json::Value> {
-        self.redirector(number)?.counters()
-    }
-
     /// What a director counted.
     pub fn director_counters(&mut self, number: u8) -> anyhow::Result<serde_json::Value> {
         match &mut self.directors[usize::from(number)] {

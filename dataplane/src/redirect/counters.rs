@@ -133,11 +133,6 @@ impl Report {
         }
     }
 
-    /// Packets kept whose connection lives here although another host owns its row.
-    pub fn kept_on_second_hop(&self) -> u64 {
-        self.kept_on_second_hop_from.values().sum()
-    }
-
     /// Packets passed on.
     pub fn forwarded(&self) -> u64 {
         self.forwarded_to.values().sum()

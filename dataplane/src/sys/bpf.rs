@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::check;
 
-/// Copies `bytes` into the memory of an array that was made with [`MMAPABLE`], at `offset`.
+/// Copies `bytes` into the memory of an array that was made with `BPF_F_MMAPABLE`, at `offset`.
 ///
 /// A program that reads the same entries meanwhile may see a mixture: write only what no program reads yet.
 pub fn fill(map: BorrowedFd<'_>, offset: usize, bytes: &[u8]) -> io::Result<()> {
@@ -37,9 +37,6 @@ pub fn fill(map: BorrowedFd<'_>, offset: usize, bytes: &[u8]) -> io::Result<()> 
     // SAFETY: the mapping made above, with its length; no pointer into it is used after this.
     check(unsafe { libc::munmap(start, end) }).map(drop)
 }
-
-/// `BPF_F_MMAPABLE`.
-pub const MMAPABLE: u32 = 1 << 10;
 
 /// Returns after every BPF program that ran when it was called has ended: programs run between two quiescent states
 /// of a CPU, and this waits for one of each (membarrier(2), which is `synchronize_rcu` in the kernel).

@@ -187,12 +187,6 @@ impl TableDiff {
     pub fn id(&self, backend: u32) -> &str {
         self.backends.get(backend as usize).map_or("?", |backend| backend.id.as_str())
     }
-
-    /// The failure that would load a survivor most.
-    pub fn worst_failure(&self) -> Option<&Failure> {
-        let load = |failure: &&Failure| failure.worst.map_or(0.0, |(_, _, load)| load);
-        self.failures.iter().max_by(|a, b| load(a).total_cmp(&load(b)))
-    }
 }
 
 fn backends(
