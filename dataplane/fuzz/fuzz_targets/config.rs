@@ -1,3 +1,5 @@
+//! The checks of configurations, driven by libFuzzer.
+
 #![no_main]
 
 #[path = "../checks.rs"]

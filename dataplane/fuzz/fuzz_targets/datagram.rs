@@ -1,3 +1,5 @@
+//! The checks of GUE datagrams, driven by libFuzzer.
+
 #![no_main]
 
 #[path = "../checks.rs"]

@@ -1,3 +1,5 @@
+//! The checks of table files, driven by libFuzzer.
+
 #![no_main]
 
 #[path = "../checks.rs"]

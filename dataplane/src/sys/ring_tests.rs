@@ -1,3 +1,5 @@
+//! Ring blocks as the kernel lays them out, whole, cut and lying.
+
 use proptest::prelude::*;
 
 use super::*;
