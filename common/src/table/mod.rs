@@ -67,6 +67,7 @@
 //!
 //! The digest is the table's name; tools print its first 12 hex digits.
 
+mod check;
 mod decode;
 mod dump;
 mod encode;
@@ -322,7 +323,7 @@ impl ForwardingTable {
             parent: parent.map(Self::digest),
             tables,
         };
-        decode::check(&sealed)?;
+        check::check(&sealed)?;
         sealed.digest = encode::digest(&sealed);
         Ok(sealed)
     }
