@@ -41,6 +41,7 @@ pub(crate) use compile::Head;
 pub use compile::Pipeline;
 pub use counters::Counters;
 pub use underlay::{Echo, Route, Underlay};
+pub(crate) use verdict::reasons;
 pub use verdict::{Answer, DropReason, Encapsulated, PassReason, Verdict};
 
 use crate::wire::{

@@ -61,6 +61,7 @@ macro_rules! reasons {
         }
     };
 }
+pub(crate) use reasons;
 
 reasons! {
     /// Why a frame is left to the host.

@@ -1,59 +1,37 @@
-//! Why the kernel program leaves a frame to user space.
+//! Why the kernel program leaves a frame to user space. The numbers are those of `enum left` in `bpf/abi.h`.
 
-/// Declares the reasons with the numbers of `enum left` in `bpf/abi.h`.
-macro_rules! reasons {
-    ($($(#[$doc:meta])* $variant:ident = $number:literal $text:literal,)+) => {
-        /// Why the kernel program left a frame to the worker, which then decides and counts it under its own reasons.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Left { $($(#[$doc])* $variant = $number,)+ }
-
-        impl Left {
-            /// All of them, in the order of their numbers, which start at 0 and have no gaps.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            /// The number that the kernel program uses.
-            #[must_use]
-            pub const fn number(self) -> u8 {
-                self as u8
-            }
-
-            /// The name of the counter.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $text),+ }
-            }
-        }
-    };
-}
+use crate::pipeline::reasons;
 
 reasons! {
-    /// Neither IPv4 nor IPv6.
-    NotIp = 0 "not_ip",
-    /// More than one VLAN tag.
-    Tags = 1 "tags",
-    /// It ends before the ports.
-    Short = 2 "short",
-    /// IPv4 with options, or not the version that the type says.
-    IpHeader = 3 "ip_header",
-    /// A fragment of IPv4.
-    Fragment = 4 "fragment",
-    /// Neither TCP nor UDP; an extension header.
-    Protocol = 5 "protocol",
-    /// Shorter than its IP header says, or too short for ports.
-    Truncated = 6 "truncated",
-    /// No bind matches.
-    NoBind = 7 "no_bind",
-    /// The checksum of the IPv4 header is wrong.
-    Checksum = 8 "checksum",
-    /// The row is empty.
-    NoBackend = 9 "no_backend",
-    /// The primary has no way over a link, or an IPv6 address.
-    NoRoute = 10 "no_route",
-    /// Larger than the underlay's MTU once encapsulated.
-    TooBig = 11 "too_big",
-    /// The driver left no room in front of the frame.
-    NoRoom = 12 "no_room",
+    /// Why the kernel program left a frame to the worker, which then decides and counts it under its own reasons.
+    Left {
+        /// Neither IPv4 nor IPv6.
+        NotIp = 0 "not_ip",
+        /// More than one VLAN tag.
+        Tags = 1 "tags",
+        /// It ends before the ports.
+        Short = 2 "short",
+        /// IPv4 with options, or not the version that the type says.
+        IpHeader = 3 "ip_header",
+        /// A fragment of IPv4.
+        Fragment = 4 "fragment",
+        /// Neither TCP nor UDP; an extension header.
+        Protocol = 5 "protocol",
+        /// Shorter than its IP header says, or too short for ports.
+        Truncated = 6 "truncated",
+        /// No bind matches.
+        NoBind = 7 "no_bind",
+        /// The checksum of the IPv4 header is wrong.
+        Checksum = 8 "checksum",
+        /// The row is empty.
+        NoBackend = 9 "no_backend",
+        /// The primary has no way over a link, or an IPv6 address.
+        NoRoute = 10 "no_route",
+        /// Larger than the underlay's MTU once encapsulated.
+        TooBig = 11 "too_big",
+        /// The driver left no room in front of the frame.
+        NoRoom = 12 "no_room",
+    }
 }
 
 #[cfg(test)]
