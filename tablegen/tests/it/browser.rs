@@ -10,7 +10,7 @@ pub(crate) fn document(page: &str, script: &str) -> Option<String> {
     let browser =
         ["/usr/bin/chromium", "/usr/bin/chromium-browser"].into_iter().find(|file| Path::new(file).exists());
     let Some(browser) = browser else {
-        assert!(std::env::var_os("CI").is_none(), "no chromium");
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no chromium");
         println!("SKIPPED: no chromium");
         return None;
     };
