@@ -7,8 +7,8 @@ use std::process::Command;
 ///
 /// Fails on anything that the page writes to the console.
 pub(crate) fn document(page: &str, script: &str) -> Option<String> {
-    let browser =
-        ["/usr/bin/chromium", "/usr/bin/chromium-browser"].into_iter().find(|file| Path::new(file).exists());
+    let browsers = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+    let browser = browsers.into_iter().find(|file| Path::new(file).exists());
     let Some(browser) = browser else {
         assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no chromium");
         println!("SKIPPED: no chromium");
