@@ -1,53 +1,78 @@
 //! Files that are whole or not there: written beside, synced, renamed.
 
 use common::table::{ForwardingTable, TableError};
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 /// A table file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// It could not be read.
-    #[error("{}: {source}", file.display())]
+    #[error("{}: {cause}", file.display())]
     Read {
         /// The file.
         file: PathBuf,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// It is no table.
-    #[error("{}: {source}", file.display())]
+    #[error("{}: {cause}", file.display())]
     Table {
         /// The file.
         file: PathBuf,
         /// Where it is wrong.
-        source: TableError,
+        cause: TableError,
     },
 }
 
 /// Reads a table file of either format.
 pub fn load(file: &Path) -> Result<ForwardingTable, LoadError> {
-    let octets = fs::read(file).map_err(|source| LoadError::Read { file: file.to_owned(), source })?;
-    ForwardingTable::read(&octets).map_err(|source| LoadError::Table { file: file.to_owned(), source })
+    let octets = fs::read(file).map_err(|cause| LoadError::Read { file: file.to_owned(), cause })?;
+    ForwardingTable::read(&octets).map_err(|cause| LoadError::Table { file: file.to_owned(), cause })
 }
 
 /// Replaces `file` in one step. Whoever opens it sees the old content or the new, also after a crash.
 ///
-/// A new file can be read by its owner alone, for it may hold secrets; one that exists keeps its mode.
+/// A new file can be read by its owner alone, for it may hold secrets; one that exists keeps its mode and owner. A
+/// symbolic link stays, and what it points to is replaced. A pipe or a device (`/dev/stdout`) has no content that could
+/// be replaced, and is written to.
 pub fn write(file: &Path, octets: &[u8]) -> io::Result<()> {
+    match fs::metadata(file) {
+        Ok(old) if old.is_file() => replace(&fs::canonicalize(file)?, Some(&old), octets),
+        Ok(old) if !old.is_dir() => OpenOptions::new().write(true).open(file)?.write_all(octets),
+        Err(_) if fs::symlink_metadata(file).is_ok_and(|link| link.is_symlink()) => {
+            Err(io::Error::new(io::ErrorKind::NotFound, "a symbolic link to no file"))
+        }
+        _ => replace(file, None, octets),
+    }
+}
+
+fn replace(file: &Path, old: Option<&Metadata>, octets: &[u8]) -> io::Result<()> {
     let folder = match file.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     };
-    let mode = fs::metadata(file).map_or(0o600, |old| old.permissions().mode());
-    let mut beside = tempfile::NamedTempFile::new_in(folder)?;
+    // Named, so that what a killed build leaves behind tells whose it is.
+    let mut beside = tempfile::Builder::new().prefix(".tablegen-").suffix(".tmp").tempfile_in(folder)?;
     beside.write_all(octets)?;
-    beside.as_file().set_permissions(Permissions::from_mode(mode & 0o7777))?;
+    if let Some(old) = old {
+        take_over(beside.as_file(), old)?;
+    }
     beside.as_file().sync_all()?;
     beside.persist(file)?;
     File::open(folder)?.sync_all()
+}
+
+/// Owner and mode of the file that is replaced: who could read it yesterday can read it today. Where the system does
+/// not let its owner be set, the group's rights go too, as they would be another group's.
+fn take_over(new: &File, old: &Metadata) -> io::Result<()> {
+    let now = new.metadata()?;
+    let same = (now.uid(), now.gid()) == (old.uid(), old.gid());
+    let owned = same || fchown(new, Some(old.uid()), Some(old.gid())).is_ok();
+    let mode = old.permissions().mode() & if owned { 0o777 } else { 0o707 };
+    new.set_permissions(Permissions::from_mode(mode))
 }
 
 #[cfg(test)]
@@ -75,5 +100,43 @@ mod tests {
         assert!(write(&file, b"octets").is_err());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert!(write(&folder.path().join("missing/table"), b"octets").is_err());
+    }
+
+    #[test]
+    fn a_link_stays_and_what_it_points_to_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("table"), folder.path().join("current"));
+        std::os::unix::fs::symlink("table", &link).unwrap();
+        // To nothing yet: whose mode and owner would it have?
+        assert_eq!(write(&link, b"one").unwrap_err().kind(), io::ErrorKind::NotFound);
+        write(&file, b"one").unwrap();
+        write(&link, b"two").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"two");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_pipe_is_written_to_and_not_replaced() {
+        use std::os::fd::AsRawFd as _;
+        let (mut reader, writer) = io::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+        write(Path::new(&path), b"octets").unwrap();
+        drop(writer);
+        assert_eq!(io::read_to_string(&mut reader).unwrap(), "octets");
+    }
+
+    /// Only the superuser can give files away; for others there is no other owner to keep.
+    #[test]
+    fn the_owner_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("table");
+        write(&file, b"one").unwrap();
+        if std::os::unix::fs::chown(&file, Some(12), Some(34)).is_err() {
+            return;
+        }
+        write(&file, b"two").unwrap();
+        let now = fs::metadata(&file).unwrap();
+        assert_eq!((now.uid(), now.gid(), now.mode() & 0o777), (12, 34, 0o600));
     }
 }
