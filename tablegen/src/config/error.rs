@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file could not be read at all.
-    #[error("{}: {source}", file.display())]
+    #[error("{}: {cause}", file.display())]
     Read {
         /// The configuration.
         file: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// Something in it is wrong.
     #[error("{}:{refusal}", file.display())]

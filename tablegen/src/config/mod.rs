@@ -66,7 +66,7 @@ impl Config {
     /// Reads a file.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
         let octets =
-            std::fs::read(file).map_err(|source| ConfigError::Read { file: file.to_owned(), source })?;
+            std::fs::read(file).map_err(|cause| ConfigError::Read { file: file.to_owned(), cause })?;
         let text = std::str::from_utf8(&octets)
             .map_err(|error| ConfigError::refused(file, not_utf8(&octets, error.valid_up_to())))?;
         Self::parse(text, file)

@@ -5,6 +5,7 @@
 //! 32 decimal digits is no number.
 
 use super::error::Refusal;
+use super::value::without_secrets;
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, de::VariantAccess};
 use serde_yaml::{Location, Spanned};
@@ -153,7 +154,7 @@ fn key_path(path: &serde_path_to_error::Path) -> String {
             Segment::Seq { index } => text += &format!("[{index}]"),
             Segment::Map { key } if key != "value" => {
                 let dot = if text.is_empty() { "" } else { "." };
-                text += &format!("{dot}{}", key.escape_debug());
+                text += &format!("{dot}{}", without_secrets(&key.escape_debug().to_string()));
             }
             Segment::Map { .. } | Segment::Enum { .. } | Segment::Unknown => {}
         }
@@ -166,13 +167,14 @@ fn refusal(error: &serde_yaml::Error, path: String) -> Refusal {
     let location = error.location().unwrap_or(Location::UNKNOWN);
     let (found, allowed) = match error {
         Error::SerdeUnknownField { field, expected, .. } => {
-            (format!("unknown key `{}`", field.escape_debug()), expected.join(", "))
+            let field = without_secrets(&field.escape_debug().to_string());
+            (format!("unknown key `{field}`"), expected.join(", "))
         }
         Error::SerdeMissingField { field, .. } => {
             (format!("no key `{field}`"), "one, as it has no default".to_owned())
         }
         Error::DuplicateMappingKey { key, .. } => {
-            let key = key.as_deref().unwrap_or("a key").escape_debug().to_string();
+            let key = without_secrets(&key.as_deref().unwrap_or("a key").escape_debug().to_string());
             (format!("`{key}` a second time"), "each key once".to_owned())
         }
         Error::NullIntoString { .. } => ("nothing".to_owned(), "a value, or the key left out".to_owned()),
@@ -189,7 +191,7 @@ fn refusal(error: &serde_yaml::Error, path: String) -> Refusal {
             ("a merge key (`<<`)".to_owned(), "every key in its place".to_owned())
         }
         other => {
-            let message = without_place(&other.to_string());
+            let message = without_secrets(&without_place(&other.to_string()));
             (format!("what cannot be read ({message})"), "one document of YAML 1.2".to_owned())
         }
     };

@@ -75,8 +75,9 @@ impl Checker<'_> {
             RawSecret::Inline(digits) => digits,
             RawSecret::File(path) => {
                 let path = self.file.parent().unwrap_or(Path::new("")).join(path);
-                from_file = std::fs::read_to_string(&path).map_err(|error| {
-                    refuse(format!("{}: {error}", path.display()), "a file with 32 hex digits")
+                from_file = value::secret_file(&path).map_err(|error| {
+                    let path = value::without_secrets(&path.display().to_string());
+                    refuse(format!("{path}: {error}"), "a file with 32 hex digits")
                 })?;
                 from_file.trim()
             }
@@ -256,11 +257,11 @@ fn backend(raw: &RawBackend, at: &KeyPath<'_>) -> Result<Backend, Refusal> {
         raw.value.parse::<Health>().map_err(|()| value::refuse(raw, at, "up or down"))
     };
     Ok(Backend {
-        id: value::text(&raw.id, &at.key("id"))?,
+        id: value::label(&raw.id, &at.key("id"))?,
         address: value::backend_address(&raw.address, &at.key("address"))?,
         weight: optional(raw.weight.as_ref(), &at.key("weight"), value::weight)?.unwrap_or(1.0),
         fill: optional(raw.fill.as_ref(), &at.key("fill"), value::fill)?.unwrap_or(100),
-        zone: optional(raw.zone.as_ref(), &at.key("zone"), value::text)?,
+        zone: optional(raw.zone.as_ref(), &at.key("zone"), value::label)?,
         state: optional(raw.state.as_ref(), &at.key("state"), state)?.unwrap_or(State::Active),
         health: optional(raw.health.as_ref(), &at.key("health"), health)?.unwrap_or(Health::Up),
     })

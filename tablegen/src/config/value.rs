@@ -6,8 +6,11 @@ use super::{WEIGHTS, spec};
 use common::bind::{PortRange, Prefix};
 use common::flow::HashFields;
 use common::table;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::str::FromStr;
 
 /// What a list of fields may hold.
@@ -33,11 +36,55 @@ fn quote(text: &str) -> String {
 
 pub(super) fn text(raw: &Text, at: &KeyPath<'_>) -> Result<String, Refusal> {
     let text = &raw.value;
-    if (1..=table::MAX_TEXT).contains(&text.len()) && !text.chars().any(char::is_control) {
-        return Ok(text.clone());
+    if !(1..=table::MAX_TEXT).contains(&text.len()) || text.chars().any(char::is_control) {
+        let octets = table::MAX_TEXT;
+        return Err(refuse(raw, at, &format!("1 to {octets} octets of text without control characters")));
     }
-    let octets = table::MAX_TEXT;
-    Err(refuse(raw, at, &format!("1 to {octets} octets of text without control characters")))
+    Ok(text.clone())
+}
+
+/// Text by which people tell backends apart.
+pub(super) fn label(raw: &Text, at: &KeyPath<'_>) -> Result<String, Refusal> {
+    let label = text(raw, at)?;
+    if label.chars().any(misleads) || label.trim() != label {
+        return Err(refuse(raw, at, "text that looks as it is: no white space around it, nothing invisible"));
+    }
+    Ok(label)
+}
+
+/// Characters that make two names look alike, or a line of a review read otherwise than it is: zero width, marks and
+/// overrides of direction, separators of lines (Unicode TR 36).
+const fn misleads(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+    )
+}
+
+/// Text of the file that is repeated in a message, where a secret may have slipped in: as a key, a tag, or the name of
+/// a file. Half a secret is not shown either.
+pub(super) fn without_secrets(text: &str) -> String {
+    const TOO_LONG: usize = 16;
+    let is_other = |character: char| !character.is_ascii_hexdigit();
+    let shown = text.split_inclusive(is_other).flat_map(|piece| {
+        let (digits, rest) = piece.split_at(piece.find(is_other).unwrap_or(piece.len()));
+        [if digits.len() < TOO_LONG { digits } else { "…" }, rest]
+    });
+    shown.collect()
+}
+
+/// The text of a secret's file. A device that never ends is not read to its end.
+pub(super) fn secret_file(file: &Path) -> io::Result<String> {
+    const MOST: u64 = 4_096;
+    let mut text = String::new();
+    File::open(file)?.take(MOST).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// A number in plain decimal digits: no sign, no leading zero (YAML 1.1 reads those as octal), no underscore.
@@ -100,7 +147,10 @@ pub(super) fn fill(raw: &Text, at: &KeyPath<'_>) -> Result<u8, Refusal> {
 }
 
 pub(super) fn weight(raw: &Text, at: &KeyPath<'_>) -> Result<f64, Refusal> {
-    let weight = raw.value.parse::<f64>().ok().filter(|weight| WEIGHTS.contains(weight));
+    // YAML 1.1 reads a leading zero as octal.
+    let octal =
+        raw.value.strip_prefix('0').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let weight = raw.value.parse::<f64>().ok().filter(|weight| !octal && WEIGHTS.contains(weight));
     weight.ok_or_else(|| refuse(raw, at, &spec::weights()))
 }
 

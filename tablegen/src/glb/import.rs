@@ -74,7 +74,7 @@ pub fn import(json: &str) -> Result<Imported, ImportError> {
             let crate::config::Refusal { path, found, allowed, .. } = *refusal;
             return Err(ImportError::Refused { path, found, allowed });
         }
-        Err(ConfigError::Read { source, .. }) => return Err(ImportError::Json(source.to_string())),
+        Err(ConfigError::Read { cause, .. }) => return Err(ImportError::Json(cause.to_string())),
     }
     Ok(Imported { yaml, warnings })
 }

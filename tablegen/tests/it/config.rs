@@ -69,6 +69,64 @@ fn a_file_that_is_not_there_is_the_systems_failure() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("configs/no-such-file.yaml: No such file"));
 }
 
+#[test]
+fn an_error_is_said_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing").display().to_string();
+    for arguments in [&["check", &missing][..], &["dump", &missing], &["dump", "configs/minimal.yaml"]] {
+        let error = String::from_utf8(tablegen(arguments).stderr).unwrap();
+        let last = error.trim_end().rsplit(": ").next().unwrap();
+        assert_eq!(error.matches(last).count(), 1, "{error}");
+    }
+}
+
+/// Where a secret should not be, but may be by mistake.
+#[test]
+fn a_secret_that_is_a_key_a_tag_or_a_file_name_is_not_shown() {
+    const KEY: &str = "f0e0d0c0b0a090807060504030201000";
+    let text = text(BIND, BACKEND);
+    for mistake in [
+        "{ file: KEY }",
+        "{ file: dir/KEY.key }",
+        "!KEY x",
+        "\n    KEY: 1",
+        "x\n    KEY: 1",
+        "{ KEY: 1 }",
+        "*KEY",
+    ] {
+        let text = text.replace(KEY, &mistake.replace("KEY", KEY));
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(!error.contains(&KEY[..16]), "{mistake}: {error}");
+    }
+    // Of a device without end, only the start is read.
+    let error = parse(&text.replace(KEY, "{ file: /dev/zero }")).unwrap_err().to_string();
+    assert!(error.contains("not a hex digit"), "{error}");
+}
+
+#[test]
+fn names_look_as_they_are() {
+    for (id, fine) in [
+        ("web 1", true),
+        ("wéb-1", true),
+        (" web-1", false),
+        ("web-1\u{a0}", false),
+        ("web\u{200b}-1", false),
+        ("\u{202e}1-bew", false),
+        ("web\u{2028}1", false),
+    ] {
+        let text = text(BIND, &BACKEND.replace("web-1", &format!("\"{id}\"")));
+        assert_eq!(parse(&text).is_ok(), fine, "{id:?}");
+    }
+}
+
+#[test]
+fn a_weight_is_not_octal() {
+    for (weight, fine) in [("10", true), ("0.5", true), ("1e3", true), ("010", false), ("00.5", false)] {
+        let text = text(BIND, &BACKEND.replace(" }", &format!(", weight: {weight} }}")));
+        assert_eq!(parse(&text).is_ok(), fine, "{weight}");
+    }
+}
+
 /// The text of a configuration: what surrounds lists that a test makes.
 fn text(binds: &str, backends: &str) -> String {
     format!(
