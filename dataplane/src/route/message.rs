@@ -118,6 +118,8 @@ pub(super) struct Neighbour {
     pub(super) address: IpAddr,
     /// Where frames for it go now; none while it is unknown or failed.
     pub(super) mac: Option<[u8; 6]>,
+    /// The operator set it, or its link needs none: the kernel never asks for it.
+    pub(super) fixed: bool,
 }
 
 impl Neighbour {
@@ -137,7 +139,8 @@ impl Neighbour {
             }
         }
         let usable = message.kind == RTM_NEWNEIGH && state & USABLE != 0;
-        Some(Self { ifindex, address: to?, mac: mac.filter(|_| usable) })
+        let fixed = state & (libc::NUD_PERMANENT | libc::NUD_NOARP) != 0;
+        Some(Self { ifindex, address: to?, mac: mac.filter(|_| usable), fixed })
     }
 }
 
@@ -156,7 +159,8 @@ pub(super) fn neighbour_request(to: IpAddr, ifindex: u32, sequence: u32) -> Vec<
 }
 
 /// Asks the kernel to behave as if it had just sent a packet to a neighbour: it finds its MAC address, or checks
-/// that a stale one still holds. Acknowledged. Needs CAP_NET_ADMIN.
+/// that a stale one still holds. Acknowledged. Needs CAP_NET_ADMIN. Not for one that is [`fixed`](Neighbour::fixed): the
+/// kernel would take it for an ordinary one, ask, and without an answer forget it.
 pub(super) fn use_request(to: IpAddr, ifindex: u32, sequence: u32) -> Vec<u8> {
     let flags = libc::NLM_F_CREATE | libc::NLM_F_ACK;
     let fixed = neighbour_header(to, ifindex, libc::NTF_USE);
@@ -285,6 +289,7 @@ mod tests {
         {
             let read = read_all(&neighbour(RTM_NEWNEIGH, state)).1[0];
             assert_eq!(read.mac, usable.then_some([2, 0, 0, 0, 0, 1]), "state {state:#x}");
+            assert_eq!(read.fixed, matches!(state, 0x40 | 0x80), "state {state:#x}");
         }
         assert_eq!(read_all(&neighbour(libc::RTM_DELNEIGH, libc::NUD_REACHABLE)).1[0].mac, None);
     }

@@ -114,7 +114,13 @@ impl Resolver {
     /// Makes the kernel check the neighbours of the last pass that it has not heard of for a while.
     pub fn refresh(&mut self) -> io::Result<()> {
         let neighbours: Vec<_> = self.neighbours.keys().copied().collect();
-        neighbours.into_iter().try_for_each(|(ifindex, address)| self.use_neighbour(address, ifindex))
+        for (ifindex, address) in neighbours {
+            // As it is now: an operator may have set it since.
+            if !self.look_up(address, ifindex)?.is_some_and(|neighbour| neighbour.fixed) {
+                self.use_neighbour(address, ifindex)?;
+            }
+        }
+        Ok(())
     }
 
     fn resolve_one(&mut self, backend: IpAddr) -> io::Result<Result<NextHop, Unresolved>> {
@@ -170,21 +176,25 @@ impl Resolver {
         if let Some(known) = self.neighbours.get(&(ifindex, to)) {
             return Ok(*known);
         }
-        self.sequence = self.sequence.wrapping_add(1);
-        let request = message::neighbour_request(to, ifindex, self.sequence);
-        let mac = self.ask(&request, Neighbour::read)?.ok().and_then(|neighbour| neighbour.mac);
+        let found = self.look_up(to, ifindex)?;
+        let mac = found.and_then(|neighbour| neighbour.mac);
         self.neighbours.insert((ifindex, to), mac);
-        if mac.is_none() {
+        if mac.is_none() && !found.is_some_and(|neighbour| neighbour.fixed) {
             self.use_neighbour(to, ifindex)?;
         }
         Ok(mac)
     }
 
+    fn look_up(&mut self, to: IpAddr, ifindex: u32) -> io::Result<Option<Neighbour>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let request = message::neighbour_request(to, ifindex, self.sequence);
+        Ok(self.ask(&request, Neighbour::read)?.ok())
+    }
+
     fn use_neighbour(&mut self, to: IpAddr, ifindex: u32) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let request = message::use_request(to, ifindex, self.sequence);
-        // Refused for a neighbour that the operator made permanent, or without CAP_NET_ADMIN: the state of the
-        // neighbour tells enough.
+        // Refused without CAP_NET_ADMIN: the state of the neighbour tells enough.
         self.ask(&request, |_| None::<()>).map(drop)
     }
 

@@ -136,6 +136,32 @@ fn a_gateway_with_a_new_card_is_followed() {
     });
 }
 
+/// With NTF_USE the kernel takes a permanent entry for an ordinary one, asks, and drops it without an answer.
+#[test]
+fn a_permanent_neighbour_that_answers_nothing_stays() {
+    isolated(|| {
+        let _peer = network();
+        let fixed = goes_to([2, 0, 0, 0, 0, 0x77]);
+        let state = || {
+            let shown =
+                std::process::Command::new("ip").args(["neigh", "show", "192.0.2.77"]).output().unwrap();
+            String::from_utf8(shown.stdout).unwrap()
+        };
+        let mut resolver = Resolver::open(None).unwrap();
+        ip("neigh add 192.0.2.77 lladdr 02:00:00:00:00:77 dev near nud permanent");
+        assert!(fixed(&one(&mut resolver, "192.0.2.77").unwrap()));
+        resolver.refresh().unwrap();
+        assert!(state().contains("PERMANENT"), "{}", state());
+        assert!(fixed(&one(&mut resolver, "192.0.2.77").unwrap()));
+        // Made permanent since it was last looked at.
+        ip("neigh replace 192.0.2.77 lladdr 02:00:00:00:00:77 dev near nud stale");
+        one(&mut resolver, "192.0.2.77").unwrap();
+        ip("neigh replace 192.0.2.77 lladdr 02:00:00:00:00:77 dev near nud permanent");
+        resolver.refresh().unwrap();
+        assert!(state().contains("PERMANENT"), "{}", state());
+    });
+}
+
 #[test]
 fn a_changed_route_is_followed() {
     isolated(|| {
