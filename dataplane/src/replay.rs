@@ -6,9 +6,10 @@
 //! was sent to. Time stamps are those of the frames that caused the output.
 
 use std::{
-    fs::File,
+    fs::{File, Metadata},
     io::{BufWriter, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -57,6 +58,7 @@ impl Args {
     pub fn run(&self) -> anyhow::Result<()> {
         let pipeline = self.pipeline()?;
         let input = File::open(&self.input).with_context(|| self.input.display().to_string())?;
+        self.output_is_no_input()?;
         let reader = Reader::new(input).with_context(|| self.input.display().to_string())?;
         let counters = self.replay(&pipeline, reader)?;
         let mut stdout = std::io::stdout().lock();
@@ -67,6 +69,20 @@ impl Args {
             print(&mut stdout, &pipeline, &counters)?;
         }
         Ok(())
+    }
+
+    /// A file that is read would be cut to nothing first.
+    fn output_is_no_input(&self) -> anyhow::Result<()> {
+        let Ok(output) = std::fs::metadata(&self.output) else { return Ok(()) };
+        let is_output = |file: &&PathBuf| {
+            let same = |input: Metadata| (input.dev(), input.ino()) == (output.dev(), output.ino());
+            output.is_file() && std::fs::metadata(file).is_ok_and(same)
+        };
+        let inputs = [Some(&self.input), Some(&self.table), self.config.as_ref()];
+        match inputs.into_iter().flatten().find(is_output) {
+            Some(input) => anyhow::bail!("{} would overwrite {}", self.output.display(), input.display()),
+            None => Ok(()),
+        }
     }
 
     fn pipeline(&self) -> anyhow::Result<Pipeline> {

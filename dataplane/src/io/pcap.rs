@@ -27,12 +27,12 @@ pub enum CaptureError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// Not a capture, or a broken one.
-    #[error("packet {packet}: {source}")]
+    #[error("packet {packet}: {cause}")]
     Format {
         /// Packets read before.
         packet: u64,
         /// What is wrong.
-        source: PcapError,
+        cause: PcapError,
     },
     /// Not Ethernet.
     #[error("packet {packet}: expected link type ETHERNET, found {found:?}")]
@@ -79,7 +79,7 @@ impl<R: Read> Reader<R> {
     /// If it is neither pcap nor pcapng, or a pcap of another link type than Ethernet.
     pub fn new(reader: R) -> Result<Self, CaptureError> {
         let mut reader = BufReader::new(reader);
-        let broken = |source| CaptureError::Format { packet: 0, source };
+        let broken = |cause| CaptureError::Format { packet: 0, cause };
         let format = if reader.fill_buf()?.starts_with(&PCAPNG) {
             Format::PcapNg(Box::new(PcapNgReader::new(reader).map_err(broken)?))
         } else {
@@ -114,7 +114,7 @@ fn next_pcap<R: Read>(
     packet: u64,
 ) -> Result<Option<Captured>, CaptureError> {
     let Some(read) = reader.next_packet() else { return Ok(None) };
-    let read = read.map_err(|source| CaptureError::Format { packet, source })?;
+    let read = read.map_err(|cause| CaptureError::Format { packet, cause })?;
     let frame = read.data.into_owned();
     Ok(Some(Captured { time: read.timestamp, frame, original_len: read.orig_len }))
 }
@@ -125,7 +125,7 @@ fn next_pcapng<R: Read>(
 ) -> Result<Option<Captured>, CaptureError> {
     loop {
         let Some(block) = reader.next_block() else { return Ok(None) };
-        let block = block.map_err(|source| CaptureError::Format { packet, source })?.into_owned();
+        let block = block.map_err(|cause| CaptureError::Format { packet, cause })?.into_owned();
         let (interface, ticks, data, original_len) = match block {
             Block::EnhancedPacket(b) => (b.interface_id, b.timestamp.as_nanos(), b.data, b.original_len),
             Block::SimplePacket(b) => (0, 0, b.data, b.original_len),
@@ -133,7 +133,7 @@ fn next_pcapng<R: Read>(
         };
         let known = usize::try_from(interface).ok().and_then(|at| reader.interfaces().get(at));
         let missing = || PcapError::InvalidField("packet of an interface that was not described");
-        let interface = known.ok_or_else(|| CaptureError::Format { packet, source: missing() })?;
+        let interface = known.ok_or_else(|| CaptureError::Format { packet, cause: missing() })?;
         ethernet_only(packet, interface.linktype)?;
         let frame = data.into_owned();
         return Ok(Some(Captured { time: to_time(ticks, resolution(interface)), frame, original_len }));
@@ -198,7 +198,7 @@ impl<W: Write> Writer<W> {
 fn written(error: PcapError) -> CaptureError {
     match error {
         PcapError::IoError(error) => CaptureError::Io(error),
-        source => CaptureError::Format { packet: 0, source },
+        cause => CaptureError::Format { packet: 0, cause },
     }
 }
 

@@ -111,12 +111,12 @@ impl TryFrom<String> for Text {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {cause}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// It is not what `redirect.yaml` may be.
     #[error("{name}: {problem}")]
@@ -132,7 +132,7 @@ impl RedirectConfig {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+            .map_err(|cause| ConfigError::Read { path: path.to_owned(), cause })?;
         Self::parse(&path.display().to_string(), &text)
     }
 

@@ -107,3 +107,30 @@ fn exit_codes_and_errors_that_name_the_file() {
         assert!(stderr.contains(named), "{arguments:?}: {stderr}");
     }
 }
+
+#[test]
+fn a_file_that_is_read_is_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    write_table(&path("table.bin"));
+    Writer::new(File::create(path("in.pcap")).unwrap()).unwrap().write(Duration::ZERO, &[0; 60]).unwrap();
+    std::fs::hard_link(path("in.pcap"), path("link.pcap")).unwrap();
+    let before = std::fs::read(path("in.pcap")).unwrap();
+    for out in ["in.pcap", "link.pcap", "./in.pcap", "table.bin"] {
+        let done = replay(dir.path(), &["--table", "table.bin", "in.pcap", out]);
+        assert_eq!(done.status.code(), Some(2), "{out}");
+        assert!(text(&done.stderr).contains("would overwrite"), "{}", text(&done.stderr));
+    }
+    assert_eq!(std::fs::read(path("in.pcap")).unwrap(), before);
+    let twice = |_| replay(dir.path(), &["--table", "table.bin", "in.pcap", "out.pcap"]).status.success();
+    assert!((0..2).all(twice));
+}
+
+#[test]
+fn a_broken_capture_is_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(&dir.path().join("table.bin"));
+    std::fs::write(dir.path().join("in.pcap"), b"nothing of the sort, but long enough").unwrap();
+    let error = text(&replay(dir.path(), &["--table", "table.bin", "in.pcap", "out.pcap"]).stderr);
+    assert_eq!(error.matches("wrong magic number").count(), 1, "{error}");
+}
