@@ -61,14 +61,22 @@ impl Args {
         self.output_is_no_input()?;
         let reader = Reader::new(input).with_context(|| self.input.display().to_string())?;
         let counters = self.replay(&pipeline, reader)?;
-        let mut stdout = std::io::stdout().lock();
+        match self.report(&pipeline, &counters) {
+            // Its reader has seen enough, as `head` does.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    fn report(&self, pipeline: &Pipeline, counters: &Counters) -> std::io::Result<()> {
+        let mut stdout = BufWriter::new(std::io::stdout().lock());
         if self.json {
-            serde_json::to_writer_pretty(&mut stdout, &to_json(&pipeline, &counters))?;
+            serde_json::to_writer_pretty(&mut stdout, &to_json(pipeline, counters))?;
             writeln!(stdout)?;
         } else {
-            print(&mut stdout, &pipeline, &counters)?;
+            print(&mut stdout, pipeline, counters)?;
         }
-        Ok(())
+        stdout.flush()
     }
 
     /// A file that is read would be cut to nothing first.

@@ -134,3 +134,16 @@ fn a_broken_capture_is_told_once() {
     let error = text(&replay(dir.path(), &["--table", "table.bin", "in.pcap", "out.pcap"]).stderr);
     assert_eq!(error.matches("wrong magic number").count(), 1, "{error}");
 }
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(&dir.path().join("table.bin"));
+    drop(Writer::new(File::create(dir.path().join("in.pcap")).unwrap()).unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dataplane"));
+    command.args(["replay", "--table", "table.bin", "in.pcap", "out.pcap", "--json"]).current_dir(dir.path());
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let done = command.stdout(writer).output().unwrap();
+    assert!(done.status.success(), "{}", text(&done.stderr));
+}
