@@ -28,7 +28,7 @@ pub struct Counters {
     lookups: AtomicU64,
     /// When the last packet was kept that another redirector had passed on, in milliseconds of [`super::run`]'s clock.
     last_second_hop_ms: AtomicU64,
-    /// Locked only where a packet takes the second hop, by this worker and by reports.
+    /// Locked once a batch, after its verdicts, if one of its packets took a second hop; and by reports.
     second_hop: Mutex<SecondHop>,
 }
 
@@ -46,17 +46,18 @@ impl Counters {
         }
     }
 
-    /// A packet whose connection lives here came by way of `from`, which no longer owns its row.
-    pub(super) fn second_hop(&self, from: IpAddr, now_ms: u64) {
-        self.last_second_hop_ms.store(now_ms.max(1), Ordering::Relaxed);
-        if let Ok(mut second_hop) = self.second_hop.lock() {
-            count(&mut second_hop.from, from);
+    /// Of one batch: `arrived` are the hosts that passed on packets whose connections live here, though those hosts
+    /// own their rows now; `passed_on` are the hosts that packets were passed on to.
+    pub(super) fn second_hops(&self, arrived: &[IpAddr], passed_on: &[IpAddr], now_ms: u64) {
+        if arrived.is_empty() && passed_on.is_empty() {
+            return;
         }
-    }
-
-    pub(super) fn forward(&self, to: IpAddr) {
+        if !arrived.is_empty() {
+            self.last_second_hop_ms.store(now_ms.max(1), Ordering::Relaxed);
+        }
         if let Ok(mut second_hop) = self.second_hop.lock() {
-            count(&mut second_hop.to, to);
+            arrived.iter().for_each(|from| count(&mut second_hop.from, *from));
+            passed_on.iter().for_each(|to| count(&mut second_hop.to, *to));
         }
     }
 

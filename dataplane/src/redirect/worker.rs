@@ -30,6 +30,9 @@ pub(super) struct Worker {
     sockets: SocketTable,
     /// The flows of this batch that the kernel is asked about.
     questions: Vec<Flow>,
+    /// Of this batch: who passed on what is kept, and to whom the rest is passed on. Counted under one lock.
+    arrived: Vec<IpAddr>,
+    passed_on: Vec<IpAddr>,
     routes: Routes,
     buffers: Buffers,
     local: Raw,
@@ -106,6 +109,8 @@ impl Worker {
             memory: Memory::default(),
             sockets: SocketTable::open()?,
             questions: Vec::with_capacity(BATCH),
+            arrived: Vec::with_capacity(BATCH),
+            passed_on: Vec::with_capacity(BATCH),
             routes: Routes::default(),
             buffers: Buffers::new(HEADROOM, LONGEST),
             local: Raw::on_loopback()?,
@@ -170,6 +175,9 @@ impl Worker {
             let packet = packet.clone();
             self.plans[index] = self.carry_out(&packet, index, known, now_ms);
         }
+        self.counters.second_hops(&self.arrived, &self.passed_on, now_ms);
+        self.arrived.clear();
+        self.passed_on.clear();
     }
 
     /// Finds out what the kernel knows about the flows of a batch.
@@ -215,7 +223,7 @@ impl Worker {
                 self.remember(packet, reason, now_ms);
                 self.counters.keep(reason, packet.next_hop > 0);
                 if packet.next_hop > 0 && matches!(reason, Keep::Socket | Keep::Cookie) {
-                    self.counters.second_hop(packet.sender.ip(), now_ms);
+                    self.arrived.push(packet.sender.ip());
                 }
                 packet.keep()
             }
@@ -272,7 +280,7 @@ impl Worker {
         };
         match outer(message, &envelope) {
             Some(used) => {
-                self.counters.forward(next);
+                self.passed_on.push(next);
                 Plan::Forward(used, next)
             }
             None => Plan::Nothing,
