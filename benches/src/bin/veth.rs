@@ -115,6 +115,7 @@ fn measure() -> anyhow::Result<()> {
         clients.ip(&format!("link set gen{at} up"))?;
         host.ip(&format!("link set front{at} address 02:00:00:00:01:0{at} up"))?;
         host.ip(&format!("addr add 10.9.{at}.1/24 dev front{at}"))?;
+        host.wait_for(&format!("front{at}"))?;
         folder.write(&format!("{at}.table"), table(at)?.encode())?;
         let config = folder.write(&format!("{at}.yaml"), config(at, case))?;
         workers.push(Worker(start(&host, case, at, &config)?));

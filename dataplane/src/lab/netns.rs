@@ -7,10 +7,11 @@ use std::panic::{self, AssertUnwindSafe};
 use std::process::{self, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use crate::sys::interface::Offload;
+use crate::sys::interface::{Interface, Offload};
 use crate::sys::process::die_with_parent;
 use crate::sys::thread::unshare_network;
 
@@ -24,6 +25,9 @@ pub struct Namespace {
 }
 
 type Job = Box<dyn FnOnce() + Send>;
+
+/// How long a new cable may take on a machine that lays many.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Namespace {
     /// Needs CAP_SYS_ADMIN in the process's user namespace. `name` is for messages.
@@ -56,6 +60,13 @@ impl Namespace {
             // The thread ends only when the sender in `self` is dropped.
             _ => unreachable!("the thread of {} lives as long as its namespace", self.name),
         }
+    }
+
+    /// Waits until an interface here is up and its other end too.
+    pub fn wait_for(&self, interface: &str) -> anyhow::Result<()> {
+        let name = interface.to_owned();
+        self.run(move || Interface::wait_until_running(&name, PATIENCE))
+            .with_context(|| format!("in {}: {interface}", self.name))
     }
 
     /// `ip -batch` with these lines.

@@ -163,5 +163,7 @@ fn host(router: &Namespace, role: Role, number: u8, mtu: u32) -> anyhow::Result<
         "link set eth0 up\naddr add {v4} dev eth0\naddr add {v6} dev eth0 nodad\n\
          route add default via {gateway}\nroute add default via {gateway_v6}"
     ))?;
+    host.wait_for("eth0")?;
+    router.wait_for(&port)?;
     Ok(host)
 }

@@ -3,6 +3,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::{Zeroable, check};
 
@@ -19,6 +21,8 @@ pub struct Interface {
     pub mtu: u32,
     /// Administratively up.
     pub up: bool,
+    /// Up and connected: frames that are sent now leave.
+    pub running: bool,
 }
 
 impl Interface {
@@ -51,7 +55,21 @@ impl Interface {
             mac: [0; 6],
             mtu: u32::try_from(mtu).map_err(io::Error::other)?,
             up: i32::from(flags) & libc::IFF_UP != 0,
+            running: i32::from(flags) & libc::IFF_RUNNING != 0,
         })
+    }
+
+    /// Waits until an interface is [`running`](Self::running). The kernel tells itself of a new cable at most once a
+    /// second, and drops what is sent before.
+    pub fn wait_until_running(name: &str, patience: Duration) -> io::Result<()> {
+        let start = Instant::now();
+        while !Self::of_any_kind(&any_socket()?, name)?.running {
+            if start.elapsed() > patience {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{name} does not come up")));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     /// Looks an interface up by index.

@@ -85,6 +85,7 @@ fn network() -> (Namespace, Namespace) {
     let (client, server) = (Namespace::new("client").unwrap(), Namespace::new("server").unwrap());
     client.connect("wire", &server, "wire", 1_500).unwrap();
     [&client, &server].iter().for_each(|end| end.ip("link set wire up").unwrap());
+    [&client, &server].iter().for_each(|end| end.wait_for("wire").unwrap());
     client.ip("addr add 198.51.100.2/24 dev wire\nroute add 203.0.113.10 via 198.51.100.1").unwrap();
     client
         .ip("addr add 2001:db8:c::2/64 dev wire nodad\nroute add 2001:db8:1::10 via 2001:db8:c::1")

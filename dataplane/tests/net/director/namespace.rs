@@ -5,7 +5,9 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
+use dataplane::sys::interface::Interface;
 use dataplane::sys::thread::{enter_network, unshare_network};
 
 /// Runs `test` in a thread with an empty network namespace of its own. Says SKIPPED where that is forbidden, but
@@ -78,6 +80,7 @@ pub(crate) fn cable(a: &str, b: &str) {
     for end in [a, b] {
         ip(&format!("link set {end} addrgenmode none up"));
     }
+    [a, b].into_iter().for_each(wait_for);
 }
 
 /// A cable whose far end lies in the peer's namespace.
@@ -85,5 +88,14 @@ pub(crate) fn cable_to(peer: &Peer, near: &str, far: &str) {
     ip(&format!("link add {near} type veth peer name {far}"));
     ip(&format!("link set {near} addrgenmode none up"));
     ip(&format!("link set {far} netns {}", peer.path().display()));
-    peer.visit(|| ip(&format!("link set {far} addrgenmode none up")));
+    peer.visit(|| {
+        ip(&format!("link set {far} addrgenmode none up"));
+        wait_for(far);
+    });
+    wait_for(near);
+}
+
+/// Frames that are sent before an interface runs are lost.
+fn wait_for(interface: &str) {
+    Interface::wait_until_running(interface, Duration::from_secs(30)).expect("both ends are up");
 }
