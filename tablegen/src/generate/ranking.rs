@@ -1,7 +1,7 @@
 //! The order in which a row prefers its backends: the seam between the generator and [`common::hrw`].
 //!
 //! Most rows need the first two of their ranking and nothing else, so many rows' first few are found in one vectorised
-//! pass, or known from an earlier build ([`Kept`]); a row that asks for more is ranked in full.
+//! pass, or known from an earlier build (`Kept`); a row that asks for more is ranked in full.
 
 use common::backend::Backend;
 use common::hash::{Prefix, SipKey};
