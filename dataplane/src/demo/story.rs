@@ -87,7 +87,7 @@ fn world(binary: &Path, second_chance: bool) -> anyhow::Result<World> {
     let service = Service::parse(DEMO)?;
     let backends = service.check_hosts()?;
     World::new(Setup {
-        size: Size { clients: 1, directors: 2, backends, underlay_mtu: 1_600 },
+        size: Size { clients: 1, directors: 2, backends, shared: false, underlay_mtu: 1_600 },
         binary: binary.to_owned(),
         second_chance,
         director_lines: String::new(),

@@ -16,11 +16,15 @@
 //! What the host must be: the kernel gets every packet too, since a packet socket only copies. The VIPs are no
 //! addresses of the host and it does not forward (`net.ipv4.ip_forward`, `net.ipv6.conf.all.forwarding`), so it drops
 //! them without a word: no reset, no ICMP. `run` looks and warns. That is also why "pass" takes no action here.
+//!
+//! A host that is a backend as well has the VIPs, so its kernel must be told to leave to the director what comes in
+//! for them: [`leave_to_director`]. Packets that the table gives to the host itself are sent to its own address, over
+//! `lo`, where its redirector hears them as it does those from elsewhere.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::IpAddr;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
+use common::bind::Prefix;
 use crossbeam::channel;
 
 pub use self::args::{RunArgs, StatusArgs};
@@ -43,7 +48,7 @@ use crate::console::{self, show};
 use crate::control::{Control, Format};
 use crate::io::af_packet::AfPacket;
 use crate::io::pnet::Pnet;
-use crate::route::{Egress, Monitor, Resolver};
+use crate::route::{Monitor, Resolver};
 use crate::sys::capability::{Capability, missing};
 use crate::sys::inotify::Watch;
 use crate::sys::interface::Interface;
@@ -127,8 +132,8 @@ impl Director {
         let monitor = Monitor::open().context("netlink")?;
         let pinned = config.underlay.gateway_mac.map(|mac| mac.0);
         let mut resolver = Resolver::open(pinned).context("netlink")?;
-        let vips: Vec<IpAddr> = table.binds().iter().map(|(bind, _)| bind.prefix.address()).collect();
-        warn_about_host(&vips, &mut resolver)?;
+        let vips: BTreeSet<Prefix> = table.binds().iter().map(|(bind, _)| bind.prefix).collect();
+        warn_about_host(&vips, &interface, &mut resolver)?;
         let plan = Arc::new(Plan::new(table, 0, settings(&config), &mut resolver)?);
         let offloads = offloads(&config)?;
         let cpus = thread::allowed_cpus().context("CPUs")?;
@@ -270,12 +275,17 @@ fn bind_control(path: &Path) -> anyhow::Result<Control> {
 }
 
 /// The host's own stack sees all packets too. It must have nothing to say about them.
-fn warn_about_host(vips: &[IpAddr], resolver: &mut Resolver) -> anyhow::Result<()> {
-    let hops = resolver.resolve(vips.iter().copied()).context("netlink")?;
-    for (vip, hop) in vips.iter().zip(hops) {
-        if hop.is_ok_and(|hop| hop.egress == Egress::Local) {
+fn warn_about_host(
+    vips: &BTreeSet<Prefix>,
+    interface: &Interface,
+    resolver: &mut Resolver,
+) -> anyhow::Result<()> {
+    for &vip in vips {
+        if resolver.takes(vip.address(), interface.index).context("netlink")? {
             say(format_args!(
-                "VIP {vip} is an address of this host, which answers its packets too: remove it"
+                "VIP {vip} is an address of this host, which answers its packets too. If it is no backend, remove the \
+                 address; if it is one, let it ignore what is not from its redirector: {}",
+                leave_to_director(vip, &interface.name)
             ));
         }
     }
@@ -289,6 +299,17 @@ fn warn_about_host(vips: &[IpAddr], resolver: &mut Resolver) -> anyhow::Result<(
         }
     }
     Ok(())
+}
+
+/// The shell command after which a host that has a VIP, being a backend as well, leaves to its director what comes in
+/// for that VIP by `interface`. The kernel looks into its table of local addresses before anything else, unless told
+/// otherwise: so that table gets a later place, and what must not be found there an earlier one. What the redirector
+/// unwraps comes in by `lo`, and what the server answers goes out.
+pub fn leave_to_director(vip: Prefix, interface: &str) -> String {
+    let ip = if vip.address().is_ipv4() { "ip rule" } else { "ip -6 rule" };
+    format!(
+        "{ip} add pref 2 lookup local && {ip} del pref 0; {ip} add pref 1 iif {interface} to {vip} blackhole"
+    )
 }
 
 fn settings(config: &Config) -> Settings {

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{self, AssertUnwindSafe};
-use std::process::{self, Command, Stdio};
+use std::process::{self, Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -75,6 +75,17 @@ impl Namespace {
         self.run(move || ip_batch(&batch)).with_context(|| format!("in {}: ip {lines}", self.name))
     }
 
+    /// A command as an operator types it.
+    pub fn shell(&self, command: &str) -> anyhow::Result<()> {
+        let line = command.to_owned();
+        self.run(move || {
+            let mut command = Command::new("sh");
+            command.args(["-ec", &line]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+            succeed(die_with_parent(&mut command).spawn()?)
+        })
+        .with_context(|| format!("in {}: {command}", self.name))
+    }
+
     /// Writes `value` to `/proc/sys/net/KEY` of the namespace.
     pub fn sysctl(&self, key: &str, value: &str) -> anyhow::Result<()> {
         let (path, text) = (format!("/proc/sys/net/{key}"), value.to_owned());
@@ -125,6 +136,10 @@ fn ip_batch(lines: &str) -> anyhow::Result<()> {
     if let Some(mut stdin) = child.stdin.take() {
         stdin.write_all(lines.as_bytes())?;
     }
+    succeed(child)
+}
+
+fn succeed(child: Child) -> anyhow::Result<()> {
     let output = child.wait_with_output()?;
     if !output.status.success() {
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim());

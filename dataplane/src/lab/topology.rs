@@ -10,7 +10,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use common::bind::Prefix;
+
 use super::netns::Namespace;
+use crate::director::leave_to_director;
 
 /// The service's IPv4 address.
 pub const VIP: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 10);
@@ -30,6 +33,8 @@ pub struct Size {
     pub directors: u8,
     /// Hosts that serve.
     pub backends: u8,
+    /// Directors are programs on the first backends, and no hosts of their own.
+    pub shared: bool,
     /// Of the links to directors and backends, in octets. Clients' packets grow by up to 60 octets there.
     pub underlay_mtu: u32,
 }
@@ -41,7 +46,7 @@ pub struct Network {
     pub router: Namespace,
     /// Hosts that connect to the VIP.
     pub clients: Vec<Namespace>,
-    /// Hosts that run `dataplane run`.
+    /// Hosts that run `dataplane run` and nothing else.
     pub directors: Vec<Namespace>,
     /// Hosts that serve; they have the VIP on `lo`.
     pub backends: Vec<Namespace>,
@@ -122,7 +127,8 @@ impl Network {
             (0..count).map(|number| host(&router, role, number, mtu)).collect::<anyhow::Result<Vec<_>>>()
         };
         let clients = hosts(Role::Client, size.clients, CLIENT_MTU)?;
-        let directors = hosts(Role::Director, size.directors, size.underlay_mtu)?;
+        let own_hosts = if size.shared { 0 } else { size.directors };
+        let directors = hosts(Role::Director, own_hosts, size.underlay_mtu)?;
         let backends = hosts(Role::Backend, size.backends, size.underlay_mtu)?;
         for backend in &backends {
             backend.ip(&format!("addr add {VIP}/32 dev lo\naddr add {VIP6}/128 dev lo nodad"))?;
@@ -134,13 +140,32 @@ impl Network {
         Ok(network)
     }
 
+    /// The host that a director runs on.
+    pub fn director(&self, number: u8) -> &Namespace {
+        let hosts = if self.director_role() == Role::Backend { &self.backends } else { &self.directors };
+        &hosts[usize::from(number)]
+    }
+
+    fn director_role(&self) -> Role {
+        if self.directors.is_empty() { Role::Backend } else { Role::Director }
+    }
+
+    /// As the operator of a backend that is a director as well: its kernel leaves the VIPs' packets to the program.
+    pub fn leave_to_director(&self, number: u8) -> anyhow::Result<()> {
+        [VIP.into(), VIP6.into()]
+            .map(Prefix::host)
+            .into_iter()
+            .try_for_each(|vip| self.director(number).shell(&leave_to_director(vip, "eth0")))
+    }
+
     /// The router sends the VIP's packets to these directors, as if they alone announced it.
     pub fn spread_over(&self, directors: &[u8]) -> anyhow::Result<()> {
         let hops = |via: &dyn Fn(u8) -> IpAddr| {
             directors.iter().map(|&n| format!(" nexthop via {}", via(n))).collect::<String>()
         };
-        let v4 = hops(&|n| director(n).into());
-        let v6 = hops(&|n| Role::Director.v6(n, 2).into());
+        let role = self.director_role();
+        let v4 = hops(&|n| role.v4(n, 2).into());
+        let v6 = hops(&|n| role.v6(n, 2).into());
         self.router.ip(&format!("route replace {VIP}/32{v4}\nroute replace {VIP6}/128{v6}"))
     }
 }

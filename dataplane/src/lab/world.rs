@@ -51,6 +51,10 @@ pub struct World {
     crowds: Vec<Crowd>,
 }
 
+/// As a redirector's configuration names the hosts.
+const DIRECTORS: &str = "10.1.0.0/16, \"2001:db8:d::/48\"";
+const BACKENDS: &str = "10.2.0.0/16, \"2001:db8:b::/48\"";
+
 /// How long an answer may take. Longer than TCP needs to repair a few lost packets.
 pub const PATIENCE: Duration = Duration::from_secs(8);
 
@@ -83,6 +87,9 @@ impl World {
             self.start_redirector(number)?;
         }
         for number in 0..self.setup.size.directors {
+            if self.setup.size.shared {
+                self.network.leave_to_director(number)?;
+            }
             self.write_table(number)?;
             self.start_director(number)?;
         }
@@ -95,8 +102,9 @@ impl World {
     /// Starts `dataplane redirect` on a backend's host.
     pub fn start_redirector(&mut self, number: u8) -> anyhow::Result<()> {
         let second_chance = if self.setup.second_chance { "on" } else { "off" };
+        let directors = if self.setup.size.shared { BACKENDS } else { DIRECTORS };
         let text = format!(
-            "version: 1\ndirectors: [10.1.0.0/16, \"2001:db8:d::/48\"]\nbackends: [10.2.0.0/16, \"2001:db8:b::/48\"]\n\
+            "version: 1\ndirectors: [{directors}]\nbackends: [{BACKENDS}]\n\
              vips: [{VIP}, \"{VIP6}\"]\nsecond_chance: {second_chance}\n\
              control: {}\n",
             self.redirect_socket(number).display()
@@ -128,7 +136,7 @@ impl World {
         let mode = std::env::var("LAB_DIRECTOR_MODE");
         let mut arguments = vec!["run", "--json", "--config", &config];
         arguments.extend(mode.iter().flat_map(|mode| ["--mode", mode]));
-        let host = &self.network.directors[usize::from(number)];
+        let host = self.network.director(number);
         let program = Program::start(host, self.setup.binary.clone(), &arguments, log)?;
         self.directors[usize::from(number)] = Some(program);
         Ok(())

@@ -13,6 +13,8 @@ use std::net::IpAddr;
 
 pub(super) const RTM_NEWNEIGH: u16 = libc::RTM_NEWNEIGH;
 const RTA_DST: u16 = libc::RTA_DST;
+const RTA_SRC: u16 = libc::RTA_SRC;
+const RTA_IIF: u16 = libc::RTA_IIF;
 const RTA_OIF: u16 = libc::RTA_OIF;
 const RTA_GATEWAY: u16 = libc::RTA_GATEWAY;
 const RTA_PREFSRC: u16 = libc::RTA_PREFSRC;
@@ -150,6 +152,16 @@ pub(super) fn route_request(to: IpAddr, sequence: u32) -> Vec<u8> {
     fixed[0] = family(to);
     fixed[1] = if to.is_ipv4() { 32 } else { 128 };
     request(libc::RTM_GETROUTE, 0, sequence, fixed, &[(RTA_DST, &octets(to))])
+}
+
+/// Asks what would become of a packet that comes in by an interface.
+pub(super) fn arrival_request(from: IpAddr, to: IpAddr, ifindex: u32, sequence: u32) -> Vec<u8> {
+    let bits = if to.is_ipv4() { 32 } else { 128 };
+    let mut fixed = [0; 12];
+    fixed[..3].copy_from_slice(&[family(to), bits, bits]);
+    let attributes =
+        [(RTA_DST, &*octets(to)), (RTA_SRC, &*octets(from)), (RTA_IIF, &ifindex.to_ne_bytes()[..])];
+    request(libc::RTM_GETROUTE, 0, sequence, fixed, &attributes)
 }
 
 /// Asks for one neighbour.
@@ -308,7 +320,13 @@ mod tests {
     fn requests_are_padded_and_tell_their_length() {
         for to in ["10.0.0.1", "2001:db8::1"] {
             let to: IpAddr = to.parse().unwrap();
-            for request in [route_request(to, 1), neighbour_request(to, 2, 3), use_request(to, 2, 3)] {
+            let requests = [
+                route_request(to, 1),
+                arrival_request(to, to, 2, 3),
+                neighbour_request(to, 2, 3),
+                use_request(to, 2, 3),
+            ];
+            for request in requests {
                 assert_eq!(request.len() % 4, 0);
                 assert_eq!(messages(&request).count(), 1);
             }

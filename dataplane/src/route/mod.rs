@@ -5,7 +5,7 @@
 //! pass the kernel's neighbour table by, so nobody else would notice that a gateway's card was replaced.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -104,6 +104,34 @@ impl Resolver {
         self.neighbours.clear();
         self.interfaces.clear();
         backends.into_iter().map(|backend| self.resolve_one(backend)).collect()
+    }
+
+    /// Would this host's own stack take a stranger's packet for `to` that comes in by an interface?
+    pub fn takes(&mut self, to: IpAddr, ifindex: u32) -> io::Result<bool> {
+        let local = |route: Route| route.kind == libc::RTN_LOCAL;
+        match self.arrival(to, ifindex)? {
+            Ok(route) => Ok(local(route)),
+            // The reverse path filter may be what refuses, which says nothing about `to`.
+            Err(errno)
+                if to.is_ipv4() && errno != libc::EHOSTUNREACH && !self.hears_strangers(ifindex)? =>
+            {
+                Ok(self.route(to)?.is_ok_and(local))
+            }
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Are packets of strangers taken that come in by an interface, for whatever address of this host?
+    fn hears_strangers(&mut self, ifindex: u32) -> io::Result<bool> {
+        let Ok(Route { source: Some(own), .. }) = self.route(STRANGER_V4.into())? else { return Ok(false) };
+        Ok(self.arrival(own, ifindex)?.is_ok_and(|route| route.kind == libc::RTN_LOCAL))
+    }
+
+    /// What the kernel would do with a stranger's packet for `to` that comes in by an interface.
+    fn arrival(&mut self, to: IpAddr, ifindex: u32) -> io::Result<Result<Route, i32>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let from = if to.is_ipv4() { STRANGER_V4.into() } else { STRANGER_V6.into() };
+        self.ask(&message::arrival_request(from, to, ifindex, self.sequence), Route::read)
     }
 
     /// Was this neighbour needed in the last pass, and known by another address than `mac`?
@@ -226,5 +254,8 @@ impl Resolver {
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Octets; the size that netlink(7) recommends is 8 KiB, and dumps use up to 32.
 const BUFFER: usize = 32 << 10;
+/// Addresses that no host has: of the networks for benchmarks (RFC 2544 and RFC 5180).
+const STRANGER_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+const STRANGER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1);
 /// The MTU of `lo`.
 const LOOPBACK_MTU: u32 = 65_536;

@@ -6,6 +6,7 @@
 mod capture;
 mod demo;
 mod flood;
+mod one_host;
 mod redirect;
 mod second_chance;
 mod soak;

@@ -20,7 +20,9 @@ pub(crate) struct Bench {
 
 /// One director that sends what the test gives it, one redirector on backend 0, and hosts that only listen.
 pub(crate) fn bench(extra: &str) -> Bench {
-    let network = Network::new(Size { clients: 1, directors: 1, backends: 3, underlay_mtu: 1_600 }).unwrap();
+    let network =
+        Network::new(Size { clients: 1, directors: 1, backends: 3, shared: false, underlay_mtu: 1_600 })
+            .unwrap();
     let config = config(extra);
     let redirector = network.backends[0].run(move || Redirector::start(config)).unwrap();
     Bench { network, redirector }

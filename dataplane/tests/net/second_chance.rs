@@ -19,7 +19,7 @@ const CROWD: usize = 500;
 
 pub(crate) fn setup(directors: u8, backends: u8, serving: u8) -> Setup {
     Setup {
-        size: Size { clients: 2, directors, backends, underlay_mtu: 1_600 },
+        size: Size { clients: 2, directors, backends, shared: false, underlay_mtu: 1_600 },
         binary: PathBuf::from(env!("CARGO_BIN_EXE_dataplane")),
         second_chance: true,
         director_lines: String::new(),
@@ -87,7 +87,7 @@ fn open_elsewhere(world: &mut World, count: usize, not: &[u8]) -> anyhow::Result
     Ok(())
 }
 
-fn drain(world: &mut World, numbers: &[u8]) -> anyhow::Result<End> {
+pub(crate) fn drain(world: &mut World, numbers: &[u8]) -> anyhow::Result<End> {
     world.open(CROWD)?;
     numbers.iter().for_each(|&number| world.service.set(number, State::Draining));
     world.publish()?;

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use common::bind::Prefix;
+use dataplane::director::leave_to_director;
 use dataplane::route::{Egress, Monitor, NextHop, Resolver, Unresolved};
 use dataplane::sys::interface::Interface;
 use dataplane::sys::poll::readable;
@@ -98,6 +100,40 @@ fn an_address_of_this_host_is_local() {
         for own in ["192.0.2.1", "2001:db8::1"] {
             let found = one(&mut resolver, own).unwrap();
             assert_eq!((found.egress, found.source), (Egress::Local, address(own)));
+        }
+    });
+}
+
+/// A host with a VIP takes its packets, until it is told to leave those to its director.
+#[test]
+fn what_comes_in_for_an_address_of_this_host_is_taken_unless_it_is_left_to_the_director() {
+    isolated(|| {
+        let _peer = network();
+        let near = Interface::named("near").unwrap().index;
+        let mut resolver = Resolver::open(None).unwrap();
+        let set = |key: &str, value: &str| {
+            std::fs::write(format!("/proc/sys/net/ipv4/conf/all/{key}"), value).unwrap();
+        };
+        for (vip, other) in [("203.0.113.10", "203.0.113.11"), ("2001:db8:5::10", "2001:db8:5::11")] {
+            let bits = if address(vip).is_ipv4() { "32" } else { "128 nodad" };
+            assert!(!resolver.takes(address(vip), near).unwrap(), "{vip} is no address yet");
+            for (address, device) in [(vip, "lo"), (other, "near")] {
+                ip(&format!("addr add dev {device} {address}/{bits}"));
+            }
+            for strict in ["1", "0"] {
+                set("rp_filter", strict);
+                assert!(resolver.takes(address(vip), near).unwrap(), "{vip}, reverse path filter {strict}");
+            }
+            let command = leave_to_director(Prefix::host(address(vip)), "near");
+            assert!(std::process::Command::new("sh").args(["-ec", &command]).status().unwrap().success());
+            let taken = [vip, other].map(|to| resolver.takes(address(to), near).unwrap());
+            assert_eq!(taken, [false, true], "{vip} alone is left");
+        }
+        // Of a router the kernel says something else, as it does where the reverse path filter knows strangers.
+        ip("route add default via 192.0.2.2");
+        for (key, value) in [("forwarding", "1"), ("rp_filter", "1")] {
+            set(key, value);
+            assert!(!resolver.takes(address("203.0.113.10"), near).unwrap(), "{key} {value}");
         }
     });
 }

@@ -378,6 +378,16 @@ fn a_host_that_would_answer_or_forward_itself_is_warned_about() {
         ip("addr add 203.0.113.10/32 dev lo");
         let (_, said) = host.run("workers: 1", &[]).stop();
         assert!(said.contains("VIP 203.0.113.10 is an address of this host"), "{said}");
+        // The operator does as told, for a host that is a backend as well; twice does no harm.
+        let command = said.lines().find_map(|line| line.split_once("redirector: ")).unwrap().1;
+        for _ in 0..2 {
+            drop(Command::new("sh").args(["-c", command]).output().unwrap());
+        }
+        let (_, said) = host.run("workers: 1", &[]).stop();
+        assert!(!said.contains("address of this host"), "{said}");
+        // The kernel finds its own addresses still.
+        let route = Command::new("ip").args(["route", "get", "10.0.0.1"]).output().unwrap();
+        assert!(route.stdout.starts_with(b"local "), "{route:?}");
     });
 }
 
