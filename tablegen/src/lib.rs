@@ -15,6 +15,7 @@ pub mod explain;
 pub mod generate;
 pub mod glb;
 pub mod plan;
+mod quoted;
 pub mod report;
 pub mod simulate;
 pub mod store;

@@ -1,13 +1,18 @@
 //! `tablegen plan`.
 
 use crate::config::Config;
+use crate::edit::{Layout, relocate, rewrite};
 use crate::plan::{Step, Wait, plan};
 use crate::report::number::{grouped, percent};
+use crate::report::some_of;
 use crate::store;
 use anyhow::{Context as _, ensure};
+use common::table::ForwardingTable;
 use serde_json::json;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -15,13 +20,13 @@ pub(super) struct Args {
     current: PathBuf,
     /// The configuration to get to
     target: PathBuf,
-    /// How long the longest connection lasts, such as 2h
+    /// How long the longest connection lasts, such as 90s, 30m, 2h or 1d
     #[arg(long, value_name = "TIME", default_value = "2h")]
-    longest_connection: String,
+    longest_connection: Time,
     /// Percentages by which newcomers are filled, in ascending order
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=99))]
     fill: Vec<u8>,
-    /// Write the table of each step there
+    /// Write each step's configuration and table there, and the plan as plan.txt
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print JSON
@@ -43,10 +48,10 @@ impl Args {
             }
         };
         if let Some(folder) = &self.out {
-            write(folder, &steps)?;
+            self.write(folder, &steps)?;
         }
         if self.json {
-            super::print_json(&steps.iter().map(entry).collect::<Vec<_>>())?;
+            super::print_json(&self.entries(&steps))?;
         } else {
             super::print(self.text(&steps))?;
         }
@@ -59,17 +64,15 @@ impl Args {
             1 => "1 safe step\n".to_owned(),
             count => format!("{count} safe steps\n"),
         };
+        let mut before = None;
         for (step, number) in steps.iter().zip(1..) {
-            let wait = match step.wait {
-                Wait::None => "now".to_owned(),
-                Wait::Rollout => "when every director has the table before".to_owned(),
-                Wait::Connections => format!(
-                    "{} after the table before, or when its redirectors pass nothing on any more",
-                    self.longest_connection
-                ),
-            };
             let settle = if step.settle { ", built with --settle" } else { "" };
-            text += &format!("\n{number}  {wait}: table {}{settle}\n", step.table.digest().short());
+            text += &format!("\n{number}  {}\n", self.wait(step, before));
+            text += &format!("     table {}{settle}", step.table.digest().short());
+            text += &self.files(number).map_or_else(
+                || "\n".to_owned(),
+                |[config, table]| format!(": {}, of {}\n", table.display(), config.display()),
+            );
             let shown = 8.min(step.changes.len());
             step.changes.iter().take(shown).for_each(|change| text += &format!("     {change}\n"));
             if shown < step.changes.len() {
@@ -82,8 +85,130 @@ impl Args {
                 || "\n".to_owned(),
                 |(id, load)| format!("; fullest {id}, {load:.3} × its fair share\n"),
             );
+            before = Some(&step.table);
         }
         text
+    }
+
+    /// What to wait for before a step; `before` is the table of the step before.
+    fn wait(&self, step: &Step, before: Option<&ForwardingTable>) -> String {
+        let before = before.map_or_else(String::new, |table| table.digest().short());
+        match step.wait {
+            Wait::None => "now".to_owned(),
+            Wait::Rollout => format!("when `dataplane status` of every director shows table {before}"),
+            Wait::Connections => self.until_ended(step, &before),
+        }
+    }
+
+    fn until_ended(&self, step: &Step, before: &str) -> String {
+        let time = &self.longest_connection;
+        let table = if before.is_empty() { "the table in service" } else { &format!("table {before}") };
+        let mut ids: Vec<String> = step.watch.iter().map(|one| one.id.clone()).collect();
+        let mut hosts: Vec<String> = step.watch.iter().map(|one| one.address.to_string()).collect();
+        ids.dedup();
+        hosts.dedup();
+        if ids.is_empty() {
+            return format!("{time} after every director has {table}");
+        }
+        format!(
+            "when the connections have ended that {} may still hold from before {table}:\n     \
+             {time} after every director has it, or as soon as \"kept on the second hop\" stands still in\n     \
+             `dataplane status` of {}",
+            some_of(&ids, 8),
+            some_of(&hosts, 8)
+        )
+    }
+
+    fn entries(&self, steps: &[Step]) -> Vec<serde_json::Value> {
+        let entry = |(step, number): (&Step, usize)| {
+            let files = self.files(number).map(|files| files.map(|file| file.display().to_string()));
+            json!({
+                "wait": step.wait,
+                "wait_seconds": if step.wait == Wait::Connections { self.longest_connection.seconds } else { 0 },
+                "watch": step.watch.iter().map(|one| json!({
+                    "table": one.table,
+                    "id": one.id,
+                    "address": one.address,
+                    "counter": "kept_on_second_hop_from",
+                })).collect::<Vec<_>>(),
+                "settle": step.settle,
+                "changes": step.changes,
+                "digest": step.table.digest().to_string(),
+                "config": files.as_ref().map(|[config, _]| config),
+                "table": files.as_ref().map(|[_, table]| table),
+                "moved": step.diff.moved(),
+                "at_risk": step.diff.at_risk(),
+                "fullest": worst(step).map(|(id, load)| json!({"id": id, "load": load})),
+            })
+        };
+        steps.iter().zip(1..).map(entry).collect()
+    }
+
+    /// Configuration and table of a step, if they are written.
+    fn files(&self, number: usize) -> Option<[PathBuf; 2]> {
+        let folder = self.out.as_ref()?;
+        Some(["yaml", "table"].map(|kind| folder.join(format!("step-{number}.{kind}"))))
+    }
+
+    /// `step-1.yaml` and `step-1.table`, `step-2.yaml`, …: each table the parent of the next.
+    fn write(&self, folder: &Path, steps: &[Step]) -> anyhow::Result<()> {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        // Steps of a longer plan would look like those after this one's last.
+        for left in self.files(steps.len() + 1).into_iter().flatten() {
+            ensure!(!left.exists(), "{} is of another plan: remove that first", left.display());
+        }
+        let texts = self.texts(folder, steps)?;
+        for ((step, text), number) in steps.iter().zip(texts).zip(1..) {
+            let contents = [text.into_bytes(), step.table.encode()];
+            for (file, content) in self.files(number).into_iter().flatten().zip(contents) {
+                written(&file, &content)?;
+            }
+        }
+        written(&folder.join("plan.txt"), self.text(steps).as_bytes())
+    }
+
+    /// The configuration of each step: the target's text, with other values.
+    fn texts(&self, folder: &Path, steps: &[Step]) -> anyhow::Result<Vec<String>> {
+        let text = std::fs::read_to_string(&self.target).context("cannot read the target again")?;
+        let home = self.target.parent().filter(|home| *home != Path::new("")).unwrap_or(Path::new("."));
+        let [home, folder] = [home, folder].map(std::fs::canonicalize);
+        let (home, folder) = (home?, folder?);
+        let step = |step: &Step| {
+            let text = rewrite(&text, &self.target, &step.specs, Layout::ListsAnew)?;
+            Ok(relocate(&text, &home, &folder)?)
+        };
+        steps.iter().map(step).collect()
+    }
+}
+
+fn written(file: &Path, content: &[u8]) -> anyhow::Result<()> {
+    store::write(file, content).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// A time as it is typed.
+#[derive(Clone, Debug)]
+struct Time {
+    text: String,
+    seconds: u64,
+}
+
+impl FromStr for Time {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const ALLOWED: &str = "a whole number of s, m, h or d, such as 90s or 2h";
+        let units = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)];
+        let seconds = units.into_iter().find_map(|(unit, seconds)| {
+            let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+            number.checked_mul(seconds)
+        });
+        Ok(Self { text: text.to_owned(), seconds: seconds.ok_or(ALLOWED)? })
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 
@@ -93,27 +218,4 @@ fn worst(step: &Step) -> Option<(String, f64)> {
         Some((table.id(id).to_owned(), load))
     };
     step.diff.tables.iter().filter_map(of_table).max_by(|a, b| a.1.total_cmp(&b.1))
-}
-
-fn entry(step: &Step) -> serde_json::Value {
-    json!({
-        "wait": step.wait,
-        "settle": step.settle,
-        "changes": step.changes,
-        "digest": step.table.digest().to_string(),
-        "moved": step.diff.moved(),
-        "at_risk": step.diff.at_risk(),
-        "fullest": worst(step).map(|(id, load)| json!({"id": id, "load": load})),
-    })
-}
-
-/// `step-1.table`, `step-2.table`, …: each the parent of the next.
-fn write(folder: &Path, steps: &[Step]) -> anyhow::Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    for (step, number) in steps.iter().zip(1..) {
-        let file = folder.join(format!("step-{number}.table"));
-        store::write(&file, &step.table.encode())
-            .with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    Ok(())
 }

@@ -5,11 +5,14 @@
 
 pub mod lines;
 mod places;
+mod rewrite;
 pub mod step;
+
+pub use rewrite::{Layout, relocate, rewrite};
 
 use crate::config::{Config, ConfigError};
 use common::backend::State;
-use places::{Place, Places};
+use places::Places;
 use std::path::Path;
 
 /// What is done to a backend.
@@ -64,38 +67,8 @@ pub fn apply(
 ) -> Result<String, EditError> {
     let before = Config::parse(text, file)?;
     let places = Places::read(text).ok_or_else(|| EditError::Layout(backend.to_owned()))?;
-    let (table, place) = places.find(table, backend)?;
-    let wanted = wanted(before, table, backend, action);
-    let edited = match action {
-        Action::Drain => set(text, &place, "state", State::Draining.name()),
-        Action::Activate => set(text, &place, "state", State::Active.name()),
-        Action::Fill(percent) => fill(text, table, backend, percent),
-        Action::Remove => places::remove(text, &place),
-    };
-    let edited = edited.ok_or_else(|| EditError::Layout(backend.to_owned()))?;
-    match Config::parse(&edited, file) {
-        Ok(after) if after.tables == wanted.tables => Ok(edited),
-        // A configuration that is wrong in itself, such as one without backends, says so best.
-        Err(error) if action == Action::Remove => Err(error.into()),
-        _ => Err(EditError::Layout(backend.to_owned())),
-    }
-}
-
-fn fill(text: &str, table: &str, backend: &str, percent: u8) -> Option<String> {
-    let again = |text: &str| {
-        let places = Places::read(text)?;
-        places.find(Some(table), backend).ok().map(|(_, place)| place)
-    };
-    let filled = set(text, &again(text)?, "fill", &percent.to_string())?;
-    let place = again(&filled)?;
-    set(&filled, &place, "state", State::Filling.name())
-}
-
-fn set(text: &str, place: &Place, key: &'static str, value: &str) -> Option<String> {
-    match place.scalar(key) {
-        Some(scalar) => places::replace(text, scalar, value),
-        None => places::insert(text, place, key, value),
-    }
+    let table = places.table_of(table, backend)?;
+    rewrite(text, file, &wanted(before, table, backend, action).tables, Layout::Kept)
 }
 
 /// What the changed file must mean.

@@ -11,10 +11,11 @@
 //! same key paths.
 
 use crate::config::{Config, ConfigError};
+use crate::quoted::Quoted;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::path::Path;
 
 /// A configuration of GLB's that cannot be taken over.
@@ -189,28 +190,6 @@ fn left_out(rest: &Rest, path: &str, warnings: &mut Vec<String>) {
         let keys: Vec<&str> = rest.keys().map(String::as_str).collect();
         let place = if path.is_empty() { String::new() } else { format!("{path}: ") };
         warnings.push(format!("{place}left out: {}", keys.join(", ")));
-    }
-}
-
-/// Text as YAML reads it back: plain where that is safe, else in double quotes, whose escapes are JSON's.
-struct Quoted<'a>(&'a str);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-._/".contains(c);
-        let starts_plain = self.0.starts_with(|c: char| c.is_ascii_alphanumeric());
-        if starts_plain && self.0.chars().all(plain) && !self.0.eq_ignore_ascii_case("null") {
-            return f.write_str(self.0);
-        }
-        f.write_char('"')?;
-        for c in self.0.chars() {
-            match c {
-                '"' | '\\' => write!(f, "\\{c}")?,
-                c if c.is_control() => write!(f, "\\u{:04x}", u32::from(c))?,
-                c => f.write_char(c)?,
-            }
-        }
-        f.write_char('"')
     }
 }
 

@@ -11,6 +11,9 @@
 //! Nothing is executed.
 
 mod steps;
+mod watch;
+
+pub use watch::Watch;
 
 use crate::config::{Config, TableSpec};
 use crate::diff::Diff;
@@ -38,6 +41,8 @@ pub struct Step {
     pub changes: Vec<String>,
     /// What to wait for first.
     pub wait: Wait,
+    /// Whose connections must have ended, if it is connections that are waited for.
+    pub watch: Vec<Watch>,
     /// Is it built with `--settle`?
     pub settle: bool,
     /// Its configuration.
@@ -120,7 +125,8 @@ impl Plan<'_> {
             return Ok(None);
         }
         let changes = steps::changes(before, specs);
-        Ok(Some(Step { changes, wait, settle, specs: specs.to_vec(), table, diff }))
+        let watch = if wait == Wait::Connections { watch::left_behind(before, &table) } else { Vec::new() };
+        Ok(Some(Step { changes, wait, watch, settle, specs: specs.to_vec(), table, diff }))
     }
 
     /// The first so many changes that are safe together.

@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tablegen::explain::{Flow, flows};
 
-struct Folder(tempfile::TempDir);
+pub(crate) struct Folder(pub(crate) tempfile::TempDir);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
 
-    fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.0.path()).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
@@ -29,23 +29,23 @@ impl Folder {
     }
 }
 
-fn example(name: &str) -> String {
+pub(crate) fn example(name: &str) -> String {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../configs/{name}.yaml"));
     path.to_str().unwrap().to_owned()
 }
 
-fn run(arguments: &[&str]) -> Output {
+pub(crate) fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tablegen")).args(arguments).output().unwrap()
 }
 
 /// Runs a command that must succeed, and gives what it printed.
-fn tablegen(arguments: &[&str]) -> String {
+pub(crate) fn tablegen(arguments: &[&str]) -> String {
     let output = run(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn json(arguments: &[&str]) -> Value {
+pub(crate) fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&tablegen(arguments)).unwrap()
 }
 

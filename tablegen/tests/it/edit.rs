@@ -4,7 +4,7 @@ use common::backend::State;
 use std::path::Path;
 use tablegen::config::Config;
 use tablegen::edit::step::Request;
-use tablegen::edit::{Action, EditError, apply};
+use tablegen::edit::{Action, EditError, Layout, apply, rewrite};
 use tablegen::generate::{History, generate};
 
 const TEXT: &str = "\
@@ -137,4 +137,23 @@ fn more_owners_in_flight_than_hops_are_refused() {
         "{:?}",
         step.refusals
     );
+}
+
+/// A list that two tables share can only be written anew for one of them, and only where that was asked for.
+#[test]
+fn an_alias_gives_way_to_a_list() {
+    let text = TEXT.replace("    backends:\n", "    backends: &all\n")
+        + "  - name: api\n    seed: 000102030405060708090a0b0c0d0e0f\n    hash_key: { file: it.key }\n    \
+           backends: *all # as above\n    binds: [{ address: 203.0.113.11, protocol: tcp, port: 443 }]\n";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("shop.yaml");
+    std::fs::write(folder.path().join("it.key"), "f0e0d0c0b0a090807060504030201000").unwrap();
+    let mut wanted = Config::parse(&text, &file).unwrap().tables;
+    wanted[1].backends[2].state = State::Draining;
+    wanted[1].backends.remove(0);
+    assert!(matches!(rewrite(&text, &file, &wanted, Layout::Kept), Err(EditError::Layout(_))));
+    let edited = rewrite(&text, &file, &wanted, Layout::ListsAnew).unwrap();
+    let list = "[\n      { id: web-2, address: 10.0.0.12 },\n      { id: web-3, address: 10.0.0.13, state: draining },\n      \
+                { id: web-4, address: 10.0.0.14 }]";
+    assert_eq!(edited, text.replace("*all", list));
 }

@@ -18,6 +18,7 @@ mod plan;
 mod rollout;
 mod simulate;
 mod slow;
+mod steps;
 mod support;
 mod tables;
 mod vectors;
