@@ -149,6 +149,7 @@ fn table() -> Table {
         hash_fields: HashFields::DEFAULT,
         alt_hash_fields: HashFields::NONE,
         spread_zones: false,
+        max_share: None,
         backends: backends.collect(),
         binds,
         hops,

@@ -113,6 +113,7 @@ pub(crate) fn sample(fields: HashFields) -> Table {
         hash_fields: fields,
         alt_hash_fields: HashFields::SRC_ADDR,
         spread_zones: false,
+        max_share: None,
         backends: vec![backend("a", "10.0.0.1"), backend("b", "10.0.0.2"), backend("c", "2001:db8::c")],
         binds,
         hops,

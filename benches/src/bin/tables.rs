@@ -6,7 +6,7 @@ use common::backend::{Backend, Health, State};
 use common::bind::{Bind, PortRange, Prefix, Protocol};
 use common::flow::HashFields;
 use common::hash::SipKey;
-use common::table::{Ranking, Seed};
+use common::table::{Ranking, Seed, Table};
 use std::hint::black_box;
 use std::time::Instant;
 use tablegen::config::TableSpec;
@@ -31,6 +31,7 @@ fn main() -> anyhow::Result<()> {
             rayon::current_num_threads()
         );
         full();
+        bounded()?;
         incremental()
     })?;
     for count in [10, 1_000, 10_000] {
@@ -56,6 +57,7 @@ fn spec(ranking: Ranking, weights: impl Iterator<Item = f64>) -> TableSpec {
         hash_fields: HashFields::DEFAULT,
         alt_hash_fields: HashFields::NONE,
         spread_zones: false,
+        max_share: None,
         binds: vec![Bind {
             prefix: Prefix::host([203, 0, 113, 10].into()),
             protocol: Protocol::Tcp,
@@ -114,6 +116,45 @@ fn full() {
             versus(digest)
         );
     }
+}
+
+/// What a bound of shares gives, and what it costs: time, and rows that move between backends which both stay.
+fn bounded() -> anyhow::Result<()> {
+    println!("\nmax_share 1.05: the fullest backend over its share, rows by another choice than the first,");
+    println!("rows that one more backend moves between the others, and ms for all rows (best of {TURNS})");
+    println!("backends      free     bound   turned away   moved extra   free ms   bound ms");
+    for count in [10, 100, 256, 1_000] {
+        let free = spec(Ranking::Hrw, std::iter::repeat_n(1.0, count));
+        let held = TableSpec { max_share: Some(1.05), ..free.clone() };
+        let more =
+            TableSpec { max_share: Some(1.05), ..spec(Ranking::Hrw, std::iter::repeat_n(1.0, count + 1)) };
+        let build = |spec: &TableSpec| generate::table(spec, History::None, &mut Vec::new());
+        let [plain, bound, grown] = [&free, &held, &more].map(build);
+        let fullest = |table: &Table| {
+            let most = table.rows_owned().into_iter().max().unwrap_or(0);
+            f64::from(most) * table.backends.len() as f64 / f64::from(table.rows())
+        };
+        let differ = |a: &Table, b: &Table| {
+            let moved = |row: &u32| {
+                let (from, to) = (a.primary(*row), b.primary(*row));
+                from != to && to.is_none_or(|to| usize::from(to) < a.backends.len())
+            };
+            (0..a.rows()).filter(moved).count()
+        };
+        let times = best(
+            vec![Box::new(|| drop(black_box(build(&free)))), Box::new(|| drop(black_box(build(&held))))],
+            TURNS,
+        );
+        let [free_ms, bound_ms] = times[..] else { anyhow::bail!("two times") };
+        println!(
+            "{count:8} {:9.3} {:9.3} {:13} {:13} {free_ms:9.2} {bound_ms:10.2}",
+            fullest(&plain),
+            fullest(&bound),
+            differ(&plain, &bound),
+            differ(&bound, &grown),
+        );
+    }
+    Ok(())
 }
 
 /// A change of one backend, made and unmade, against a build.

@@ -179,6 +179,7 @@ fn table(at: usize) -> anyhow::Result<ForwardingTable> {
         hash_fields: HashFields::DEFAULT,
         alt_hash_fields: HashFields::NONE,
         spread_zones: false,
+        max_share: None,
         backends: (0..16).map(backend).collect(),
         binds: vec![Bind {
             prefix: Prefix::host(VIP.into()),

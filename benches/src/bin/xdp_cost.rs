@@ -239,6 +239,7 @@ fn table(number: usize, tables: usize, binds: usize) -> Table {
         hash_fields: HashFields::DEFAULT,
         alt_hash_fields: HashFields::NONE,
         spread_zones: false,
+        max_share: None,
         backends: backends.collect(),
         binds,
         hops,

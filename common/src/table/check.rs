@@ -1,8 +1,8 @@
 //! Every rule of the format about values, for tables that were read from a file and for those made in memory.
 
 use super::{
-    BACKEND_LEN, BIND_LEN, ForwardingTable, HEAD_LEN, HEADER_LEN, HOPS, MAX_BACKENDS, MAX_BINDS, MAX_TABLES,
-    MAX_TEXT, NONE, ROWS, SECTIONS, Section, Table, TableError, encode,
+    BACKEND_LEN, BIND_LEN, ForwardingTable, HEAD_LEN, HEADER_LEN, HOPS, MAX_BACKENDS, MAX_BINDS, MAX_SHARES,
+    MAX_TABLES, MAX_TEXT, NONE, ROWS, Ranking, SECTIONS, Section, Table, TableError, encode,
 };
 use crate::backend::Backend;
 use crate::bind::{Bind, BindIndex, BindTie};
@@ -65,7 +65,7 @@ impl Place {
 /// Octets of a section's payload.
 fn section_len(table: &Table, section: usize) -> usize {
     match section {
-        0 => HEAD_LEN + table.name.len(),
+        0 => HEAD_LEN + table.name.len() + table.max_share.map_or(0, |_| size_of::<f64>()),
         1 => table.backends.iter().map(backend_len).sum(),
         2 => table.binds.len() * BIND_LEN,
         3 => table.hops.cells().len() * 2,
@@ -113,6 +113,12 @@ fn check_table(table: &Table, place: &Place) -> Result<(), TableError> {
             "a name of 1…255 octets without control characters",
             table.name.escape_debug().to_string(),
         );
+    }
+    if let Some(share) = table.max_share
+        && !(MAX_SHARES.contains(&share) && table.ranking == Ranking::Hrw)
+    {
+        let at = HEAD_LEN + table.name.len();
+        return head(at, "max_share from 1 to 16, with ranking hrw", share.to_string());
     }
     check_backends(table, place)?;
     check_rows(table, place)

@@ -211,11 +211,13 @@ fn parse_head(mut head: Cursor<'_>) -> Result<(Counts, Table), TableError> {
     let fields = |bits| HashFields::from_bits(bits).filter(|fields| !fields.is_empty());
     let hash_fields = head.octet("hash_fields from 1 to 15", fields)?;
     let alt_hash_fields = head.octet("alt_hash_fields from 0 to 15", HashFields::from_bits)?;
-    let spread_zones = head.octet("flags 0 or 1", |flags| (flags < 2).then_some(flags == 1))?;
+    let [spread_zones, bounded] =
+        head.octet("flags from 0 to 3", |flags| (flags < 4).then_some([flags & 1 != 0, flags & 2 != 0]))?;
     let name_len = head.u8("length of the name")?;
     let seed = Seed(head.array("seed")?);
     let hash_key = SipKey::new(head.array("hash key")?);
     let name = head.text(name_len, "name")?.to_owned();
+    let max_share = bounded.then(|| head.u64("max_share")).transpose()?.map(f64::from_bits);
     head.finish()?;
     let table = Table {
         name,
@@ -226,6 +228,7 @@ fn parse_head(mut head: Cursor<'_>) -> Result<(Counts, Table), TableError> {
         hash_fields,
         alt_hash_fields,
         spread_zones,
+        max_share,
         backends: Vec::new(),
         binds: Vec::new(),
         hops: Lists::empty(0, max_hops),

@@ -46,6 +46,9 @@ fn dump_table(f: &mut fmt::Formatter<'_>, table: &Table, rows: DumpRows) -> fmt:
     writeln!(f, "  rows {}  max_hops {}  ranking {}", table.rows(), table.max_hops, table.ranking.name())?;
     writeln!(f, "  hash_fields {}  alt_hash_fields {}", table.hash_fields, table.alt_hash_fields)?;
     writeln!(f, "  spread_zones {}  seed (secret)  hash_key (secret)", table.spread_zones)?;
+    if let Some(share) = table.max_share {
+        writeln!(f, "  max_share {share}")?;
+    }
     table.binds.iter().try_for_each(|bind| writeln!(f, "  bind {bind}"))?;
     let owned = table.rows_owned();
     for ((at, backend), owned) in table.backends.iter().enumerate().zip(owned) {

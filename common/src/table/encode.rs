@@ -63,11 +63,13 @@ fn head(table: &Table) -> Vec<u8> {
         Ranking::Glb => 1,
     };
     let fields = [table.hash_fields.bits(), table.alt_hash_fields.bits()];
-    head.extend_from_slice(&[table.max_hops, ranking, fields[0], fields[1], table.spread_zones.into()]);
+    let flags = u8::from(table.spread_zones) | u8::from(table.max_share.is_some()) << 1;
+    head.extend_from_slice(&[table.max_hops, ranking, fields[0], fields[1], flags]);
     head.push(text_len(&table.name));
     head.extend_from_slice(&table.seed.0);
     head.extend_from_slice(&table.hash_key.octets());
     head.extend_from_slice(table.name.as_bytes());
+    head.extend(table.max_share.into_iter().flat_map(|share| share.to_bits().to_le_bytes()));
     head
 }
 

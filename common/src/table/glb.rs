@@ -313,6 +313,7 @@ fn to_table(glb: &GlbTable, at: u32) -> Table {
         hash_fields: HashFields::SRC_ADDR,
         alt_hash_fields: HashFields::NONE,
         spread_zones: false,
+        max_share: None,
         backends: sorted.into_iter().map(|(_, backend)| backend).collect(),
         binds,
         hops,

@@ -27,11 +27,12 @@
 //!           13   1  ranking: 0 hrw (version 1), 1 glb
 //!           14   1  hash_fields, not 0: 1 src_addr + 2 dst_addr + 4 src_port + 8 dst_port
 //!           15   1  alt_hash_fields, likewise; 0 for none
-//!           16   1  flags: 1 spread_zones
+//!           16   1  flags: 1 spread_zones + 2 max_share
 //!           17   1  octets of the name, 1…255
 //!           18  16  seed of the ranking
 //!           34  16  key of the flow hash, not all zero
 //!           50   …  name; tables stand in ascending order of name, no two alike
+//!            …   8  with flag 2 alone: max_share, an IEEE 754 double, 1…16; never with ranking glb
 //!
 //! BACK      N times:
 //!            0   1  address family, 4 or 6
@@ -92,6 +93,8 @@ pub const MAX_BINDS: usize = 65_536;
 pub const MAX_TABLES: usize = 4_096;
 /// Shortest and longest hop list that can be asked for.
 pub const HOPS: std::ops::RangeInclusive<u8> = 2..=4;
+/// Least and greatest `max_share`.
+pub const MAX_SHARES: std::ops::RangeInclusive<f64> = 1.0..=16.0;
 /// Longest name, id or zone, in octets.
 pub const MAX_TEXT: usize = 255;
 
@@ -268,6 +271,8 @@ pub struct Table {
     pub alt_hash_fields: HashFields,
     /// Prefer a second hop of another zone.
     pub spread_zones: bool,
+    /// No backend owns more rows than so many times its share by weight, rounded up; none for no bound.
+    pub max_share: Option<f64>,
     /// In ascending order of id.
     pub backends: Vec<Backend>,
     /// In ascending order.

@@ -36,6 +36,7 @@ fn table(name: &str, vip: &str) -> Table {
         hash_fields: HashFields::DEFAULT,
         alt_hash_fields: HashFields::SRC_ADDR,
         spread_zones: true,
+        max_share: None,
         backends,
         binds: vec![bind(Protocol::Tcp, 80), bind(Protocol::Udp, 90)],
         hops,
@@ -44,7 +45,8 @@ fn table(name: &str, vip: &str) -> Table {
 }
 
 fn sample() -> ForwardingTable {
-    ForwardingTable::new(None, vec![table("one", "203.0.113.1"), table("two", "2001:db8::1")]).unwrap()
+    let bounded = Table { max_share: Some(1.25), ..table("two", "2001:db8::1") };
+    ForwardingTable::new(None, vec![table("one", "203.0.113.1"), bounded]).unwrap()
 }
 
 /// Gives changed octets a right digest again, so that the checks behind it are reached.
@@ -97,6 +99,10 @@ fn the_octets_stand_where_the_specification_says() {
     let line = rows + 12 + 65_536 * 6;
     assert_eq!((&octets[line..line + 4], u64_at(line + 4)), (b"LINE".as_slice(), 65_536 * 2 * 2));
     assert_eq!(octets[line + 12..line + 20], [0xff, 0xff, 0xff, 0xff, 2, 0, 0xff, 0xff]);
+    let two = line + 12 + 65_536 * 4;
+    assert_eq!((&octets[two..two + 4], u64_at(two + 4)), (b"HEAD".as_slice(), 61));
+    assert_eq!(octets[two + 12 + 16..two + 12 + 18], [3, 3]);
+    assert_eq!((&octets[two + 62..two + 65], u64_at(two + 65)), (b"two".as_slice(), 1.25f64.to_bits()));
 }
 
 #[test]
@@ -162,7 +168,7 @@ proptest! {
 type Fault = (&'static str, fn(&mut Table));
 
 /// One broken rule, and what the error must say.
-const FAULTS: [Fault; 22] = [
+const FAULTS: [Fault; 26] = [
     ("table 0 HEAD, offset 108: expected rows: a power of two", |t| t.hops = Lists::empty(3 << 15, 3)),
     ("a lineage as long as the rows", |t| t.lineage = Lists::empty(ROWS, 3)),
     ("max_hops from 2 to 4", |t| t.max_hops = 5),
@@ -185,6 +191,12 @@ const FAULTS: [Fault; 22] = [
     ("each backend once in row 5", |t| t.hops.set(5, [1, 0, 1])),
     ("no gap in row 0", |t| t.hops.cells_mut()[0] = u16::MAX),
     ("table 0 LINE", |t| t.lineage.set(0, [0])),
+    ("offset 161: expected max_share from 1 to 16, with ranking hrw, found 0.5", |t| t.max_share = Some(0.5)),
+    ("max_share from 1 to 16, with ranking hrw, found NaN", |t| t.max_share = Some(f64::NAN)),
+    ("max_share from 1 to 16, with ranking hrw, found inf", |t| t.max_share = Some(f64::INFINITY)),
+    ("max_share from 1 to 16, with ranking hrw, found 1.5", |t| {
+        (t.ranking, t.max_share) = (Ranking::Glb, Some(1.5));
+    }),
 ];
 
 #[test]
@@ -221,7 +233,7 @@ fn patched(at: usize, octets: &[u8]) -> String {
 #[test]
 fn errors_name_section_offset_expected_and_found() {
     let back = 108 + 53 + 12;
-    let cases: [(usize, &[u8], &str); 14] = [
+    let cases: [(usize, &[u8], &str); 16] = [
         (0, b"X", "header, offset 0: expected magic TRYSTFWD, found XRYSTFWD"),
         (8, &[2], "header, offset 8: expected version 1, found 2"),
         (12, &[0, 0, 0, 0], "header, offset 12: expected 1…4096 tables, found 0"),
@@ -236,6 +248,8 @@ fn errors_name_section_offset_expected_and_found() {
             &[255, 255, 255, 255, 255, 255, 255, 255],
             "table 0 HEAD, offset 108: expected 18446744073709551615 octets",
         ),
+        (124, &[4], "table 0 HEAD, offset 124: expected flags from 0 to 3, found 4"),
+        (124, &[3], "table 0 HEAD, offset 161: expected 8 octets of max_share, found 0"),
         (112, &[0xfe, 0xff, 0, 0], "table 0 BACK, offset 173: expected 65534 records, found room for 4"),
         (back, &[5], "table 0 BACK, offset 173: expected address family 4 or 6, found 5"),
         (back + 18, &[1], "table 0 BACK, offset 191: expected twelve zero octets after an IPv4 address"),

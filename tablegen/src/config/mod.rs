@@ -56,6 +56,8 @@ pub struct TableSpec {
     pub alt_hash_fields: HashFields,
     /// Prefer a second hop of another zone.
     pub spread_zones: bool,
+    /// Most rows of a backend, as a multiple of its share by weight.
+    pub max_share: Option<f64>,
     /// At least one.
     pub binds: Vec<Bind>,
     /// At least one.

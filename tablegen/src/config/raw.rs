@@ -38,6 +38,8 @@ pub(super) struct RawTable {
     pub(super) alt_hash_fields: Option<Spanned<Vec<Text>>>,
     #[serde(default, deserialize_with = "present")]
     pub(super) spread_zones: Option<Text>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) max_share: Option<Text>,
     pub(super) binds: Spanned<Vec<Spanned<RawBind>>>,
     pub(super) backends: Spanned<Vec<Spanned<RawBackend>>>,
 }

@@ -2,7 +2,7 @@
 
 use super::error::{KeyPath, Refusal, Warning};
 use super::raw::{RawBackend, RawBind, RawConfig, RawSecret, RawTable, Text};
-use super::{Config, TableSpec, WEIGHTS, value};
+use super::{Config, TableSpec, value};
 use common::backend::{Backend, Health, State};
 use common::bind::{Bind, BindIndex, Protocol};
 use common::flow::HashFields;
@@ -52,6 +52,7 @@ impl Checker<'_> {
             alt_hash_fields: alt_hash_fields(&raw.value, at)?,
             spread_zones: optional(raw.value.spread_zones.as_ref(), &at.key("spread_zones"), value::boolean)?
                 .unwrap_or(false),
+            max_share: optional(raw.value.max_share.as_ref(), &at.key("max_share"), value::max_share)?,
             binds: self.binds(&raw.value.binds, &at.key("binds"))?,
             backends: backends(&raw.value.backends, &at.key("backends"))?,
         };
@@ -203,8 +204,11 @@ fn ranking_of(raw: &Text, at: &KeyPath<'_>) -> Result<Ranking, Refusal> {
     }
 }
 
-/// GLB's ranking knows no weights.
+/// GLB's ranking knows no weights, and no bound of shares.
 fn is_unweighted(raw: &RawTable, spec: &TableSpec, at: &KeyPath<'_>) -> Result<(), Refusal> {
+    if let Some(share) = &raw.max_share {
+        return Err(value::refuse(share, &at.key("max_share"), "no such key with ranking glb"));
+    }
     let at = at.key("backends");
     for (i, (raw, backend)) in raw.backends.value.iter().zip(&spec.backends).enumerate() {
         let at = at.item(i);
@@ -292,9 +296,4 @@ fn count(len: usize, what: &str, most: usize, place: Location, at: &KeyPath<'_>)
 
 fn refusal(place: Location, at: &KeyPath<'_>, found: String, allowed: String) -> Refusal {
     Refusal { line: place.line(), column: place.column(), path: at.to_string(), found, allowed }
-}
-
-/// The weights' range as messages say it.
-pub(super) fn weights() -> String {
-    format!("a decimal from {} to {}", WEIGHTS.start(), WEIGHTS.end())
 }

@@ -1,8 +1,8 @@
 //! Single values: text to number, address, prefix, range, octets.
 
+use super::WEIGHTS;
 use super::error::{KeyPath, Refusal};
 use super::raw::Text;
-use super::{WEIGHTS, spec};
 use common::bind::{PortRange, Prefix};
 use common::flow::HashFields;
 use common::table;
@@ -147,11 +147,19 @@ pub(super) fn fill(raw: &Text, at: &KeyPath<'_>) -> Result<u8, Refusal> {
 }
 
 pub(super) fn weight(raw: &Text, at: &KeyPath<'_>) -> Result<f64, Refusal> {
+    decimal(raw, at, &WEIGHTS)
+}
+
+pub(super) fn max_share(raw: &Text, at: &KeyPath<'_>) -> Result<f64, Refusal> {
+    decimal(raw, at, &table::MAX_SHARES)
+}
+
+fn decimal(raw: &Text, at: &KeyPath<'_>, range: &RangeInclusive<f64>) -> Result<f64, Refusal> {
     // YAML 1.1 reads a leading zero as octal.
     let octal =
         raw.value.strip_prefix('0').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    let weight = raw.value.parse::<f64>().ok().filter(|weight| !octal && WEIGHTS.contains(weight));
-    weight.ok_or_else(|| refuse(raw, at, &spec::weights()))
+    let number = raw.value.parse::<f64>().ok().filter(|number| !octal && range.contains(number));
+    number.ok_or_else(|| refuse(raw, at, &format!("a decimal from {} to {}", range.start(), range.end())))
 }
 
 pub(super) fn boolean(raw: &Text, at: &KeyPath<'_>) -> Result<bool, Refusal> {

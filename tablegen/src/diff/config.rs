@@ -44,6 +44,7 @@ pub(super) fn changes(old: Option<&Table>, new: Option<&Table>) -> Vec<Change> {
 
 fn table(old: &Table, new: &Table) -> Vec<Change> {
     let secret = |same: bool| if same { ["(secret)"; 2] } else { ["(secret)", "(another secret)"] };
+    let share = |table: &Table| table.max_share.map_or_else(|| "none".to_owned(), |share| share.to_string());
     let [seeds, keys] = [old.seed == new.seed, old.hash_key == new.hash_key].map(secret);
     let values = [
         ("rows", old.rows().to_string(), new.rows().to_string()),
@@ -54,6 +55,7 @@ fn table(old: &Table, new: &Table) -> Vec<Change> {
         ("hash_fields", old.hash_fields.to_string(), new.hash_fields.to_string()),
         ("alt_hash_fields", old.alt_hash_fields.to_string(), new.alt_hash_fields.to_string()),
         ("spread_zones", old.spread_zones.to_string(), new.spread_zones.to_string()),
+        ("max_share", share(old), share(new)),
     ];
     changed(&Subject::Table, values)
 }

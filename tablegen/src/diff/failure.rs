@@ -1,7 +1,8 @@
 //! What happens to a table if one backend, or one zone, fails next.
 //!
 //! The rows of what fails go to the next backend in their ranking that may own rows. In a row of two hops whose
-//! second is such a backend, that *is* the next one; every other row is ranked.
+//! second is such a backend, that *is* the next one; every other row is ranked. Where shares are bounded, nobody takes
+//! over more than the bound allows.
 
 use super::roles::{eligible, fair_shares};
 use super::rows::Mapping;
@@ -46,8 +47,15 @@ pub(super) fn failures(table: &Table, mapping: &Mapping) -> Vec<Failure> {
     let worst = |gone: &dyn Fn(u16) -> bool, gains: &BTreeMap<u16, u32>| {
         let survivors =
             (0u16..).zip(owned.iter().zip(&fair)).filter(|(at, (_, fair))| !gone(*at) && **fair > 0.0);
+        let left: f64 = survivors.clone().map(|(_, (_, fair))| fair).sum();
+        let room = |fair: f64| {
+            let share = table.max_share.unwrap_or(f64::INFINITY);
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturating")]
+            let room = (f64::from(table.rows()) * (fair / left) * share).ceil() as u32;
+            room
+        };
         let load = |(at, (owned, fair)): (u16, (&u32, &f64))| {
-            let rows = owned + gains.get(&at).copied().unwrap_or(0);
+            let rows = room(*fair).min(owned + gains.get(&at).copied().unwrap_or(0));
             (number(at), rows, f64::from(rows) / fair)
         };
         survivors.map(load).max_by(|a, b| a.2.total_cmp(&b.2))

@@ -9,7 +9,8 @@
 //! - *moved*: another owner than before. Where the number of rows changed, rows are compared as flows see them: a row
 //!   is the low bits of the flow hash, so row `r` of the smaller table is every row of the larger that ends in `r`.
 //! - *unnecessary*: moved, though the old owner may own rows as before, has lost no weight, and the new one has won
-//!   none. Rendezvous hashing never does that; a change of seed, key or number of rows does.
+//!   none. Rendezvous hashing never does that; a change of seed, key or number of rows does. Where shares are bounded,
+//!   such rows are the price of the bound, and are counted apart.
 //! - *at risk*: a backend that may hold connections of the row stood in the old hop list and does not stand in the
 //!   new one, or left the configuration without having been drained.
 

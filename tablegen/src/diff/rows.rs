@@ -81,6 +81,8 @@ pub struct RowChanges {
     pub moved: u32,
     /// Of these, those with no reason.
     pub unnecessary: u32,
+    /// Of these, those that moved between backends which both stay, because shares are bounded.
+    pub by_max_share: u32,
     /// Rows with a backend that may hold connections and is not a hop any more.
     pub at_risk: u32,
     /// Rows at risk, by backend and reason.
@@ -147,8 +149,12 @@ impl RowChanges {
             change = RowChange::Moved;
         }
         if was != is && reasons.unnecessary(was, is) {
-            self.unnecessary += 1;
-            change = RowChange::Unnecessary;
+            if reasons.bounded {
+                self.by_max_share += 1;
+            } else {
+                self.unnecessary += 1;
+                change = RowChange::Unnecessary;
+            }
         }
         if self.count_risks(row, sides, mapping, reasons) {
             self.at_risk += 1;
@@ -259,11 +265,13 @@ struct Reasons {
     leaving: Vec<Leaving>,
     /// By old position: draining or down, so passed over as owner, yet with connections perhaps.
     may_hold: Vec<bool>,
+    /// Shares are bounded in either table, so that a change of one backend moves rows between others.
+    bounded: bool,
 }
 
 impl Reasons {
-    fn new([old, new]: &[Side<'_>; 2], mapping: &Mapping) -> Self {
-        let [old, new] = [old, new].map(|side| side.table.map_or(&[][..], |table| &table.backends));
+    fn new(sides: &[Side<'_>; 2], mapping: &Mapping) -> Self {
+        let [old, new] = sides.each_ref().map(|side| side.table.map_or(&[][..], |table| &table.backends));
         let owns = [eligible(old), eligible(new)];
         let weight = |side: usize, position: Option<u16>| {
             let position = usize::from(position?);
@@ -285,6 +293,7 @@ impl Reasons {
                 .iter()
                 .map(|backend| backend.state == State::Draining || backend.health == Health::Down)
                 .collect(),
+            bounded: sides.iter().filter_map(|side| side.table).any(|table| table.max_share.is_some()),
         }
     }
 

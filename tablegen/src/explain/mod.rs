@@ -220,6 +220,7 @@ impl<'a> RowView<'a> {
             Some(reason) if hop => reason,
             Some(reason) => format!("{reason}; cut, the list is full"),
             None if hop => "owned this row once".to_owned(),
+            None if above => "preferred, but full (max_share)".to_owned(),
             None => "not needed".to_owned(),
         }
     }
@@ -234,7 +235,9 @@ impl<'a> RowView<'a> {
     }
 
     fn why_primary(&self, backend: &Backend) -> String {
-        if backend.accepts() {
+        if backend.accepts() && self.table.max_share.is_some() {
+            "primary: the first that accepts and has room (max_share)".to_owned()
+        } else if backend.accepts() {
             "primary: the first that accepts".to_owned()
         } else if backend.state == State::Draining {
             "primary: none accepts and none is in service, so draining ones do".to_owned()
@@ -253,6 +256,9 @@ impl<'a> RowView<'a> {
         if above && backend.state == State::Draining {
             return Some(format!("preferred, but draining: keeps its connections{down}"));
         }
+        if above && backend.accepts() && self.table.max_share.is_some() {
+            return self.alone(at).then(|| "heir: preferred, but full (max_share)".to_owned());
+        }
         if above {
             return Some("preferred, but down: last, should the probes be wrong".to_owned());
         }
@@ -270,8 +276,12 @@ impl<'a> RowView<'a> {
                 return Some("filling too, between the primary and the owner without it".to_owned());
             }
         }
-        let alone = self.hops.len() == 2 && self.hops.contains(&at);
-        alone.then(|| self.heir(backend, owner))
+        self.alone(at).then(|| self.heir(backend, owner))
+    }
+
+    /// Is it the only hop besides the primary?
+    fn alone(&self, at: u16) -> bool {
+        self.hops.len() == 2 && self.hops.contains(&at)
     }
 
     fn heir(&self, backend: &Backend, owner: &Backend) -> String {

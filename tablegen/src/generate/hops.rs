@@ -17,6 +17,9 @@
 //!    It is the heir: the owner, should the primary fail next.
 //! 5. All cut to the table's longest list.
 //!
+//! Where shares are bounded ([`max_share`](common::table::Table::max_share)), the row's owner is given, and is the
+//! primary: those preferred to it that accept have no room for the row. They are heirs if there are no others.
+//!
 //! So a row at rest has two hops, and the ranking is asked for two backends only.
 
 use common::backend::{Backend, Health, State};
@@ -47,6 +50,8 @@ pub struct Scratch {
     hops: Vec<u16>,
     passed_over: Vec<u16>,
     below: Vec<u16>,
+    /// Preferred to the primary, accepting, and without room.
+    full: Vec<u16>,
 }
 
 impl HopRule {
@@ -71,24 +76,33 @@ impl HopRule {
         self.terms == other.terms
     }
 
+    /// As many of a ranking's first as are seldom not enough.
+    pub(super) const DEEP: usize = 4;
+
     /// How many of a ranking's first most rows will ask for. More may be asked for at any row.
     pub fn depth(&self) -> usize {
         let at_rest =
             |fact: &Fact| matches!((fact.state, fact.up), (State::Active, true) | (State::Inactive, _));
-        if self.spread_zones || !self.facts.iter().all(at_rest) { 4 } else { 2 }
+        if self.spread_zones || !self.facts.iter().all(at_rest) { Self::DEEP } else { 2 }
+    }
+
+    /// Those that may own rows.
+    pub(super) fn accepts(&self, position: u16) -> bool {
+        self.fact(position).accepts
     }
 
     /// The hop list of a row. `ranking` gives the candidates in the row's order of preference, `former` its former
-    /// owners that are still candidates, newest first.
+    /// owners that are still candidates, newest first. `owner` is the row's own where shares are bounded.
     pub fn list<'s>(
         &self,
         former: &[u16],
+        owner: Option<u16>,
         mut ranking: impl Iterator<Item = u16>,
         scratch: &'s mut Scratch,
     ) -> &'s [u16] {
-        let Scratch { hops, passed_over, below } = scratch;
-        [&mut *hops, &mut *passed_over, &mut *below].into_iter().for_each(Vec::clear);
-        let Some(primary) = self.first_accepting(&mut ranking, passed_over) else { return hops };
+        let Scratch { hops, passed_over, below, full } = scratch;
+        [&mut *hops, &mut *passed_over, &mut *below, &mut *full].into_iter().for_each(Vec::clear);
+        let Some(primary) = self.primary(owner, &mut ranking, passed_over, full) else { return hops };
         hops.push(primary);
         let without_it = match self.fact(primary).state {
             State::Filling => self.first_active(&mut ranking, below),
@@ -101,24 +115,30 @@ impl HopRule {
         may_hold.filter(|one| !self.fact(**one).up).for_each(|one| push_new(hops, *one));
         passed_over.iter().for_each(|one| push_new(hops, *one));
         if hops.len() == 1 {
-            hops.extend(self.heir(primary, below.iter().copied().chain(ranking)));
+            let heirs = below.iter().copied().chain(ranking).chain(full.iter().copied());
+            hops.extend(self.heir(primary, heirs));
         }
         hops.truncate(self.max_hops);
         hops
     }
 
-    /// Collects those before it in `passed_over`.
-    fn first_accepting(
+    /// The first that accepts, or the given owner. Collects those before it.
+    fn primary(
         &self,
+        owner: Option<u16>,
         ranking: &mut impl Iterator<Item = u16>,
         passed_over: &mut Vec<u16>,
+        full: &mut Vec<u16>,
     ) -> Option<u16> {
         ranking.find(|one| {
             let accepts = self.fact(*one).accepts;
-            if !accepts {
-                passed_over.push(*one);
+            let has_room = owner.is_none_or(|owner| owner == *one);
+            match (accepts, has_room) {
+                (true, true) => return true,
+                (true, false) => full.push(*one),
+                (false, _) => passed_over.push(*one),
             }
-            accepts
+            false
         })
     }
 
@@ -133,8 +153,8 @@ impl HopRule {
         })
     }
 
-    fn heir(&self, primary: u16, below: impl Iterator<Item = u16>) -> Option<u16> {
-        let mut accepting = below.filter(|one| self.fact(*one).accepts);
+    fn heir(&self, primary: u16, heirs: impl Iterator<Item = u16>) -> Option<u16> {
+        let mut accepting = heirs.filter(|one| self.fact(*one).accepts);
         let next = accepting.next()?;
         let elsewhere = |one: &u16| self.fact(*one).zone != self.fact(primary).zone;
         if !self.spread_zones || elsewhere(&next) {

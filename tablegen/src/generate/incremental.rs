@@ -10,10 +10,9 @@
 use super::cache::{self, Cache};
 use super::hops::HopRule;
 use super::ranking::{self, Kept, Ranking};
-use super::{History, Task, UNUSED, Worker, empty};
+use super::{History, Task, UNUSED, Worker, empty, share};
 use crate::config::TableSpec;
 use common::backend::Backend;
-use common::hash::Prefix;
 use common::hrw::{Node, NodeSet, Rankings};
 use common::table::{self, ForwardingTable, Lists, Table, TableError};
 use rayon::prelude::*;
@@ -37,7 +36,8 @@ pub struct Incremental<'a> {
 struct Live {
     spec: TableSpec,
     table: Table,
-    /// None with GLB's ranking, whose tables are built anew.
+    /// None with GLB's ranking or a bound of shares, which a change of one backend changes for all: such tables are
+    /// built anew.
     ranked: Option<Ranked>,
     /// Rows whose last list took more than the kept beginning of their ranking: each change may concern them.
     deep: Vec<u32>,
@@ -128,7 +128,9 @@ impl<'a> Incremental<'a> {
 
 /// Can one become the other by changes of backends alone? Binds are of no concern to rows.
 fn is_same_but_backends(a: &TableSpec, b: &TableSpec) -> bool {
-    let rows = |spec: &TableSpec| (spec.rows, spec.max_hops, spec.ranking, spec.seed, spec.spread_zones);
+    let rows = |spec: &TableSpec| {
+        (spec.rows, spec.max_hops, spec.ranking, spec.seed, spec.spread_zones, spec.max_share)
+    };
     let flows = |spec: &TableSpec| (spec.hash_key, spec.hash_fields, spec.alt_hash_fields);
     a.name == b.name && rows(a) == rows(b) && flows(a) == flows(b)
 }
@@ -136,7 +138,7 @@ fn is_same_but_backends(a: &TableSpec, b: &TableSpec) -> bool {
 impl Live {
     fn new(spec: &TableSpec, history: History<'_>, kept: Option<Ranked>) -> Self {
         let table = empty(spec);
-        let ranked = (spec.ranking == table::Ranking::Hrw)
+        let ranked = (spec.ranking == table::Ranking::Hrw && spec.max_share.is_none())
             .then(|| kept.unwrap_or_else(|| Ranked::new(spec, &table.backends)));
         let owned = Owned::of(history, spec);
         let mut live = Self { spec: spec.clone(), table, ranked, deep: Vec::new(), owned };
@@ -179,7 +181,9 @@ impl Live {
             ranking = ranking.with_kept(ranked.kept(backends));
         }
         let rule = HopRule::new(backends, spec.max_hops, spec.spread_zones);
-        let task = Task { rule: &rule, ranking: &ranking, former: former.as_ref() };
+        let owners = share::owners(spec, backends, &rule);
+        let task =
+            Task { rule: &rule, ranking: &ranking, owners: owners.as_deref(), former: former.as_ref() };
         match concerned {
             Concerned::Rows(rows) if rows.len() as u64 * u64::from(FEW) <= u64::from(spec.rows) => {
                 let count = rows.len();
@@ -210,11 +214,9 @@ impl Task<'_> {
 
 impl Ranked {
     fn new(spec: &TableSpec, backends: &[Backend]) -> Self {
-        let seed = Prefix::new(&spec.seed.0);
-        let nodes: Vec<Node> =
-            ranking::candidates(backends).map(|(_, backend)| ranking::node(backend)).collect();
+        let nodes = nodes(backends);
         let set = NodeSet::new(&nodes);
-        let keys: Vec<u64> = (0..spec.rows).map(|row| ranking::key_hash(seed, row)).collect();
+        let keys = ranking::keys(spec);
         let mut cells = vec![NodeSet::NONE; keys.len() * DEPTH];
         let chunks =
             keys.par_chunks(super::ROWS_A_TASK).zip(cells.par_chunks_mut(super::ROWS_A_TASK * DEPTH));
@@ -231,7 +233,7 @@ impl Ranked {
         if !(same && few && cells.len() == spec.rows as usize * DEPTH) {
             return None;
         }
-        let mut ranked = Self::from_cells(keys(spec), nodes, cache::widened(cells));
+        let mut ranked = Self::from_cells(ranking::keys(spec), nodes, cache::widened(cells));
         for (old, new) in changes(&parent.backends, &next) {
             ranked.change(old, new);
         }
@@ -321,12 +323,6 @@ impl Owned {
 
 fn nodes(backends: &[Backend]) -> Vec<Node> {
     ranking::candidates(backends).map(|(_, backend)| ranking::node(backend)).collect()
-}
-
-/// The hashes that rank a table's rows.
-fn keys(spec: &TableSpec) -> Vec<u64> {
-    let seed = Prefix::new(&spec.seed.0);
-    (0..spec.rows).map(|row| ranking::key_hash(seed, row)).collect()
 }
 
 /// The configured part of a table.

@@ -13,6 +13,7 @@ pub mod hops;
 mod incremental;
 mod lineage;
 pub mod ranking;
+mod share;
 
 pub use cache::Cache;
 pub use incremental::Incremental;
@@ -67,9 +68,12 @@ pub fn generate_cached(
 pub fn table(spec: &TableSpec, history: History<'_>, warnings: &mut Vec<String>) -> Table {
     let mut table = empty(spec);
     let former = history.of(spec, &table.backends, warnings);
+    let rule = HopRule::new(&table.backends, spec.max_hops, spec.spread_zones);
+    let owners = share::owners(spec, &table.backends, &rule);
     let task = Task {
-        rule: &HopRule::new(&table.backends, spec.max_hops, spec.spread_zones),
+        rule: &rule,
         ranking: &Ranking::new(spec.ranking, spec.seed, &table.backends),
+        owners: owners.as_deref(),
         former: former.as_ref(),
     };
     task.fill(&mut table.hops, &mut table.lineage);
@@ -91,6 +95,7 @@ fn empty(spec: &TableSpec) -> Table {
         hash_fields: spec.hash_fields,
         alt_hash_fields: spec.alt_hash_fields,
         spread_zones: spec.spread_zones,
+        max_share: spec.max_share,
         backends,
         binds,
         hops: Lists::empty(spec.rows, spec.max_hops),
@@ -103,6 +108,8 @@ fn empty(spec: &TableSpec) -> Table {
 struct Task<'a> {
     rule: &'a HopRule,
     ranking: &'a Ranking<'a>,
+    /// Of each row, where shares are bounded.
+    owners: Option<&'a [u16]>,
     former: Option<&'a Former<'a>>,
 }
 
@@ -110,6 +117,7 @@ impl Task<'_> {
     /// All rows, shared among threads. Gives those that were asked for more of their ranking than was at hand.
     fn fill(self, hops: &mut Lists, lineage: &mut Lists) -> Vec<u32> {
         let widths = (hops.width(), lineage.width());
+        let depth = if self.owners.is_some() { HopRule::DEEP } else { self.rule.depth() };
         let chunks = hops.cells_mut().par_chunks_mut(ROWS_A_TASK * widths.0);
         let chunks = chunks.zip(lineage.cells_mut().par_chunks_mut(ROWS_A_TASK * widths.1)).enumerate();
         let deep = chunks.map_init(
@@ -118,7 +126,7 @@ impl Task<'_> {
                 #[expect(clippy::cast_possible_truncation, reason = "tables have at most 2²² rows")]
                 let start = (at * ROWS_A_TASK) as u32;
                 let rows = hops.chunks_exact_mut(widths.0).zip(lineage.chunks_exact_mut(widths.1));
-                worker.ranker.prepare(start, rows.len(), self.rule.depth());
+                worker.ranker.prepare(start, rows.len(), depth);
                 let deep = (start..)
                     .zip(rows)
                     .filter_map(|(row, cells)| self.row(row, worker, cells).then_some(row));
@@ -139,7 +147,8 @@ impl Task<'_> {
         if let Some(all) = self.former {
             all.collect(row, former);
         }
-        let list = self.rule.list(former, ranker.rank(row), scratch);
+        let owner = self.owners.and_then(|owners| owners.get(row as usize)).copied();
+        let list = self.rule.list(former, owner, ranker.rank(row), scratch);
         let primary = list.first().copied();
         fill(hops, list.iter().copied());
         fill(lineage, former.iter().copied().filter(|one| Some(*one) != primary));

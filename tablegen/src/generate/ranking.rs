@@ -3,6 +3,7 @@
 //! Most rows need the first two of their ranking and nothing else, so many rows' first few are found in one vectorised
 //! pass, or known from an earlier build (`Kept`); a row that asks for more is ranked in full.
 
+use crate::config::TableSpec;
 use common::backend::Backend;
 use common::hash::{Prefix, SipKey};
 use common::hrw::{DigestSet, Node, NodeSet, Ranker, Rankings};
@@ -88,6 +89,12 @@ pub(super) fn candidates(backends: &[Backend]) -> impl Iterator<Item = (u16, &Ba
 /// The hash that ranks a row.
 pub(super) fn key_hash(seed: Prefix, row: u32) -> u64 {
     seed.hash(&row.to_le_bytes())
+}
+
+/// The hashes that rank a table's rows.
+pub(super) fn keys(spec: &TableSpec) -> Vec<u64> {
+    let seed = Prefix::new(&spec.seed.0);
+    (0..spec.rows).map(|row| key_hash(seed, row)).collect()
 }
 
 /// A weight that is none was refused with the configuration, and is again when the table is sealed.

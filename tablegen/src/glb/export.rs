@@ -65,6 +65,9 @@ fn fault(spec: &TableSpec) -> Option<String> {
     if spec.spread_zones {
         return Some("spread_zones, which its hop rule does not know".to_owned());
     }
+    if spec.max_share.is_some() {
+        return Some("max_share, which its hop rule does not know".to_owned());
+    }
     spec.backends.iter().enumerate().find_map(|(at, backend)| {
         let earlier = spec.backends.get(..at).unwrap_or_default();
         backend_fault(backend, earlier).map(|reason| format!("backend {}: {reason}", backend.id))

@@ -71,8 +71,8 @@ pub(super) fn differs(current: &ForwardingTable, goal: &[TableSpec]) -> bool {
         current.table(&spec.name).is_some_and(|old| {
             (old.rows(), old.max_hops, old.ranking, old.seed, old.hash_key)
                 == (spec.rows, spec.max_hops, spec.ranking, spec.seed, spec.hash_key)
-                && (old.hash_fields, old.alt_hash_fields, old.spread_zones, &old.binds)
-                    == (spec.hash_fields, spec.alt_hash_fields, spec.spread_zones, &binds)
+                && (old.hash_fields, old.alt_hash_fields, old.spread_zones, old.max_share, &old.binds)
+                    == (spec.hash_fields, spec.alt_hash_fields, spec.spread_zones, spec.max_share, &binds)
         })
     };
     current.tables().len() != goal.len() || !goal.iter().all(same) || !differing(current, goal).is_empty()

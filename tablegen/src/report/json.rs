@@ -52,6 +52,7 @@ fn table(table: &TableDiff) -> Value {
             "changed": rows.changed,
             "moved": rows.moved,
             "unnecessary": rows.unnecessary,
+            "by_max_share": rows.by_max_share,
             "at_risk": rows.at_risk,
             "rehashed": rows.rehashed,
             "settled": rows.settled,

@@ -69,6 +69,9 @@ fn write_rows(f: &mut fmt::Formatter<'_>, table: &TableDiff) -> fmt::Result {
         show(counted.unnecessary),
         show(counted.at_risk)
     )?;
+    if counted.by_max_share > 0 {
+        writeln!(f, "             by max_share {}", show(counted.by_max_share))?;
+    }
     for (line, _) in risks(table).iter().zip(0..LISTED) {
         writeln!(f, "    at risk  {line}")?;
     }

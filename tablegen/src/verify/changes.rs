@@ -1,6 +1,6 @@
 //! Minimality, survival and balance, counted on the rows as they stand in two files.
 
-use super::slow::{accepts, weight};
+use super::slow::{accepts, rooms, weight};
 use super::{Finding, Reason};
 use common::backend::{Backend, Health, State};
 use common::table::Table;
@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 pub(super) struct Changes {
     pub(super) moved: u32,
     pub(super) unnecessary: u32,
+    pub(super) by_max_share: u32,
     pub(super) may_hold: u32,
     pub(super) reachable: u32,
     pub(super) findings: Vec<Finding>,
@@ -50,6 +51,9 @@ pub(super) fn count(new: &Table, old: Option<&Table>, settled: bool) -> Changes 
                 });
             }
         }
+    }
+    if old.max_share.or(new.max_share).is_some() {
+        changes.by_max_share = std::mem::take(&mut unnecessary.rows);
     }
     changes.unnecessary = unnecessary.rows;
     let comparable = old.seed == new.seed && old.ranking == new.ranking && old.rows() == new.rows();
@@ -123,6 +127,17 @@ impl<'t> Roles<'t> {
             |one: &Backend| matches!(one.state, State::Active | State::Filling) && one.health == Health::Up;
         self.by_id.get(id).is_some_and(|(one, _)| serves(one))
     }
+}
+
+/// No backend may own more rows than a bound of shares allows.
+pub(super) fn within_bound(table: &Table) -> Option<Finding> {
+    let rooms = rooms(&table.backends, table.rows(), table.max_share?);
+    let owned = table.rows_owned();
+    let over = |((one, owned), room): ((&Backend, &u32), usize)| {
+        (*owned as usize > room).then(|| format!("{} owns {owned} rows, and may own {room}", one.id))
+    };
+    let text = table.backends.iter().zip(&owned).zip(rooms).find_map(over)?;
+    Some(Finding { reason: Reason::Balance, table: table.name.clone(), rows: 0, text })
 }
 
 /// The backend whose rows lie farthest off its share, in standard deviations of a fair draw.

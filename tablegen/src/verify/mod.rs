@@ -70,6 +70,8 @@ pub struct TableProof {
     pub moved: u32,
     /// Of these, those that no backend's change accounts for.
     pub unnecessary: u32,
+    /// Of these, those for which a bound of shares does.
+    pub by_max_share: u32,
     /// Pairs of a row and a backend that may hold connections of it.
     pub may_hold: u32,
     /// Of these, those where it is a hop.
@@ -190,12 +192,14 @@ fn prove(table: &Table, spec: &TableSpec, old: Option<&Table>) -> (TableProof, V
     findings.extend(changes.findings);
     let (farthest, unbalanced) = changes::balance(table);
     findings.extend(unbalanced);
+    findings.extend(changes::within_bound(table));
     let proof = TableProof {
         name: table.name.clone(),
         rows: spec.rows,
         differing: rows.differing,
         moved: changes.moved,
         unnecessary: changes.unnecessary,
+        by_max_share: changes.by_max_share,
         may_hold: changes.may_hold,
         reachable: changes.reachable,
         settled,
@@ -228,7 +232,11 @@ impl fmt::Display for TableProof {
         let settled = if self.settled { ", settled" } else { "" };
         writeln!(f, "table {}", self.name)?;
         writeln!(f, "  rows         {} computed again, {} differ{settled}", self.rows, self.differing)?;
-        writeln!(f, "  minimality   {} moved, {} of them for no reason", self.moved, self.unnecessary)?;
+        write!(f, "  minimality   {} moved, {} of them for no reason", self.moved, self.unnecessary)?;
+        match self.by_max_share {
+            0 => writeln!(f)?,
+            rows => writeln!(f, ", {rows} by max_share")?,
+        }
         let Self { may_hold, reachable, .. } = self;
         writeln!(
             f,

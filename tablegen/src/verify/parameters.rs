@@ -20,6 +20,7 @@ pub(super) fn table(spec: &TableSpec) -> Table {
         hash_fields: spec.hash_fields,
         alt_hash_fields: spec.alt_hash_fields,
         spread_zones: spec.spread_zones,
+        max_share: spec.max_share,
         backends,
         binds: spec.binds.clone(),
         hops: Lists::empty(0, spec.max_hops),
@@ -30,6 +31,7 @@ pub(super) fn table(spec: &TableSpec) -> Table {
 pub(super) fn compare(table: &Table, spec: &TableSpec) -> Vec<Finding> {
     let secret = |same: bool| if same { "as configured" } else { "another" }.to_owned();
     let configured = || "as configured".to_owned();
+    let share = |share: Option<f64>| share.map_or_else(|| "none".to_owned(), |share| share.to_string());
     let values = [
         ("rows", table.rows().to_string(), spec.rows.to_string()),
         ("max_hops", table.max_hops.to_string(), spec.max_hops.to_string()),
@@ -39,6 +41,7 @@ pub(super) fn compare(table: &Table, spec: &TableSpec) -> Vec<Finding> {
         ("hash_fields", table.hash_fields.to_string(), spec.hash_fields.to_string()),
         ("alt_hash_fields", table.alt_hash_fields.to_string(), spec.alt_hash_fields.to_string()),
         ("spread_zones", table.spread_zones.to_string(), spec.spread_zones.to_string()),
+        ("max_share", share(table.max_share), share(spec.max_share)),
     ];
     let mut texts: Vec<String> = values.into_iter().filter_map(differs).collect();
     let [binds, wanted]: [BTreeSet<Bind>; 2] =

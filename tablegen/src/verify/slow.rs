@@ -8,7 +8,7 @@ use super::hash::{finalise, hash_bytes, sip};
 use common::backend::{Backend, Health, State};
 use common::table::{Lists, Ranking, Table};
 use rayon::prelude::*;
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -33,7 +33,9 @@ pub struct Before<'a> {
 /// Recomputes all rows of `table` from its parameters and backends; its own rows and lineage are not looked at.
 pub fn rows(table: &Table, before: Option<Before<'_>>, rows: u32) -> Vec<Row> {
     let work = Work::new(table, before, rows);
-    (0..rows).into_par_iter().map(|row| work.row(row)).collect()
+    let owners = table.max_share.map(|max_share| work.bounded_owners(max_share));
+    let owner = |row: u32| owners.as_ref().and_then(|owners| owners[row as usize]);
+    (0..rows).into_par_iter().map(|row| work.row(row, owner(row))).collect()
 }
 
 /// `table` with its rows and lineage replaced by recomputed ones: a generator to hold the real one against.
@@ -76,9 +78,10 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn row(&self, row: u32) -> Row {
+    /// `owner` is the row's where shares are bounded.
+    fn row(&self, row: u32, owner: Option<u16>) -> Row {
         let former = self.former(row);
-        let hops = self.hops(&self.ranked(row), &former);
+        let hops = self.hops(&self.ranked(row), owner, &former);
         let mut lineage = former;
         lineage.retain(|one| hops.first() != Some(one));
         lineage.truncate(usize::from(self.table.max_hops.saturating_sub(1)));
@@ -106,11 +109,9 @@ impl<'a> Work<'a> {
     }
 
     fn ranked_by_weight(&self, row: u32, candidates: impl Iterator<Item = u16>) -> Vec<u16> {
-        let mut key = self.table.seed.0.to_vec();
-        key.extend(row.to_le_bytes());
-        let key = hash_bytes(&key);
+        let key = self.key(row);
         let scored = candidates.map(|at| {
-            let score = finalise(key ^ self.seeds[usize::from(at)]);
+            let score = self.score(key, at);
             Scored {
                 at,
                 score,
@@ -156,6 +157,50 @@ impl<'a> Work<'a> {
         all.into_iter().map(|(_, _, at)| at).collect()
     }
 
+    /// Owners where none has more rows than so many times its share. In rounds: every row without an owner asks the next
+    /// of its ranking, and of all that asked it so far a backend keeps those rows that it scores highest, as many as it
+    /// has room for. The others ask again.
+    fn bounded_owners(&self, max_share: f64) -> Vec<Option<u16>> {
+        let room = rooms(&self.table.backends, self.rows, max_share);
+        let mut asked = vec![0; self.rows as usize];
+        let mut kept = vec![Vec::<(u64, u32)>::new(); room.len()];
+        let mut asking: Vec<u32> = (0..self.rows).collect();
+        while !asking.is_empty() {
+            let ask = |row: &u32| {
+                let mut choices = self.ranked(*row).into_iter().filter(|one| self.takes(*one));
+                let at = choices.nth(asked[*row as usize])?;
+                Some((usize::from(at), self.score(self.key(*row), at), *row))
+            };
+            let answers: Vec<_> = asking.par_iter().filter_map(ask).collect();
+            for (at, score, row) in answers {
+                asked[row as usize] += 1;
+                kept[at].push((score, row));
+            }
+            asking.clear();
+            for (rows, room) in kept.iter_mut().zip(&room) {
+                rows.sort_unstable_by_key(|(score, row)| (Reverse(*score), *row));
+                asking.extend(rows.drain((*room).min(rows.len())..).map(|(_, row)| row));
+            }
+        }
+        let mut owners = vec![None; self.rows as usize];
+        for (at, rows) in (0u16..).zip(kept) {
+            rows.into_iter().for_each(|(_, row)| owners[row as usize] = Some(at));
+        }
+        owners
+    }
+
+    /// The hash that ranks a row.
+    fn key(&self, row: u32) -> u64 {
+        let mut key = self.table.seed.0.to_vec();
+        key.extend(row.to_le_bytes());
+        hash_bytes(&key)
+    }
+
+    /// What a backend scores for a key, whatever its weight.
+    fn score(&self, key: u64, at: u16) -> u64 {
+        finalise(key ^ self.seeds[usize::from(at)])
+    }
+
     /// Owners of the row in earlier tables, newest first, each once.
     fn former(&self, row: u32) -> Vec<u16> {
         let Some(Before { table, settled }) = self.before else { return Vec::new() };
@@ -178,9 +223,11 @@ impl<'a> Work<'a> {
     }
 
     /// The hop-list rule.
-    fn hops(&self, ranked: &[u16], former: &[u16]) -> Vec<u16> {
-        let Some(at) = ranked.iter().position(|one| self.takes(*one)) else { return Vec::new() };
-        let (above, primary, below) = (&ranked[..at], ranked[at], &ranked[at + 1..]);
+    fn hops(&self, ranked: &[u16], owner: Option<u16>, former: &[u16]) -> Vec<u16> {
+        let owns = |one: &u16| owner.map_or_else(|| self.takes(*one), |owner| owner == *one);
+        let Some(at) = ranked.iter().position(owns) else { return Vec::new() };
+        let (primary, below) = (ranked[at], &ranked[at + 1..]);
+        let (full, above): (Vec<u16>, Vec<u16>) = ranked[..at].iter().partition(|one| self.takes(**one));
         let state = |one: &u16| self.one(*one).state;
         let up = |one: &u16| self.one(*one).health == Health::Up;
 
@@ -207,7 +254,7 @@ impl<'a> Work<'a> {
 
         if hops.len() == 1 {
             let zone = |one: u16| self.one(one).zone.as_deref();
-            let mut next = below.iter().copied().filter(|one| self.takes(*one));
+            let mut next = below.iter().chain(&full).copied().filter(|one| self.takes(*one));
             let nearest = next.clone().next();
             let elsewhere = next.find(|one| zone(*one) != zone(primary));
             hops.extend(if self.table.spread_zones { elsewhere.or(nearest) } else { nearest });
@@ -229,6 +276,25 @@ pub(super) fn weight(backend: &Backend) -> f64 {
         State::Filling => backend.weight * f64::from(backend.fill) / 100.0,
         _ => backend.weight,
     }
+}
+
+/// Most rows of each backend: so many times its share of the weight of all that may own rows, rounded up.
+pub(super) fn rooms(backends: &[Backend], rows: u32, max_share: f64) -> Vec<usize> {
+    let weights =
+        backends.iter().zip(accepts(backends)).map(|(one, owns)| if owns { weight(one) } else { 0.0 });
+    let weights: Vec<f64> = weights.collect();
+    // In the order in which tables hold backends, so that the sum is the generator's to the last bit.
+    let sum: f64 = weights.iter().sum();
+    let room = |weight: &f64| {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "positive, and saturating"
+        )]
+        let room = (f64::from(rows) * (weight / sum) * max_share).ceil() as usize;
+        room
+    };
+    weights.iter().map(room).collect()
 }
 
 /// `−w / ln u` with `u = ((score >> 11) + ½) / 2⁵³`, kept below 1.

@@ -198,6 +198,37 @@ fn every_fault_is_found_for_the_right_reason() {
     }
 }
 
+/// A table whose rows moved because shares are bounded is proved, and one that breaks the bound is not.
+#[test]
+fn a_bound_of_shares_is_proved_and_held() {
+    let bounded = |backends| TableSpec { max_share: Some(1.002), ..spec(backends) };
+    let parent = support::build(&bounded(named(4)), History::None);
+    let config = Config { tables: vec![bounded(named(5))], warnings: Vec::new() };
+    let right = support::build(&config.tables[0], History::Parent(&parent));
+    let proof = Proof::new(&right, &config, Some(&parent));
+    assert!(proof.holds() && proof.tables[0].by_max_share > 0, "{proof}");
+    let mut table = right.tables()[0].clone();
+    let owned = table.rows_owned();
+    let fullest = (0..5u16).max_by_key(|at| owned[usize::from(*at)]).unwrap();
+    // 65,536 / 5 × 1.002 is 13,133.4.
+    let room = 13_134;
+    let mut wanted = room + 1 - owned[usize::from(fullest)];
+    for row in 0..table.rows() {
+        if wanted > 0 && table.hops.get(row)[1..].contains(&fullest) {
+            let mut list = table.hops.get(row).to_vec();
+            list.retain(|at| *at != fullest);
+            let former =
+                table.lineage.get(row).iter().copied().filter(|at| *at != fullest).collect::<Vec<_>>();
+            table.lineage.set(row, former);
+            table.hops.set(row, std::iter::once(fullest).chain(list));
+            wanted -= 1;
+        }
+    }
+    let wrong = ForwardingTable::new(Some(&parent), vec![table]).unwrap();
+    let proof = Proof::new(&wrong, &config, Some(&parent));
+    assert!(proof.findings.iter().any(|one| one.reason == Reason::Balance), "{proof}");
+}
+
 #[test]
 fn a_stale_parent_is_found_by_both() {
     let Line { grandparent, parent, config, .. } = line();

@@ -10,7 +10,13 @@ use tablegen::generate::hops::{HopRule, Scratch};
 ///
 /// Key: (down, why, order within why). Why: 0 former owner, 1 passed over while draining, 2 the filling primary's
 /// stand-ins, 3 passed over while down.
-fn oracle(backends: &[Backend], former: &[u16], max_hops: usize, spread_zones: bool) -> Vec<u16> {
+fn oracle(
+    backends: &[Backend],
+    former: &[u16],
+    owner: Option<u16>,
+    max_hops: usize,
+    spread_zones: bool,
+) -> Vec<u16> {
     let at = |i: u16| &backends[usize::from(i)];
     let all = || 0..u16::try_from(backends.len()).unwrap();
     let state_accepts = |i: &u16| [State::Active, State::Filling].contains(&at(*i).state);
@@ -18,7 +24,9 @@ fn oracle(backends: &[Backend], former: &[u16], max_hops: usize, spread_zones: b
     let open: Vec<u16> = all().filter(state_accepts).collect();
     let last: Vec<u16> = all().filter(|i| at(*i).state == State::Draining).collect();
     let accepting = [strict, open, last].into_iter().find(|set| !set.is_empty()).unwrap_or_default();
-    let Some(&primary) = accepting.first() else { return Vec::new() };
+    let Some(primary) = owner.or(accepting.first().copied()) else { return Vec::new() };
+    // Where the owner is given, those that accept and are preferred to it are full.
+    let full = |i: u16| i < primary && accepting.contains(&i);
 
     let active_below = accepting.iter().find(|i| **i > primary && at(**i).state == State::Active);
     let why = |i: u16| -> Option<(bool, u8, usize)> {
@@ -41,7 +49,7 @@ fn oracle(backends: &[Backend], former: &[u16], max_hops: usize, spread_zones: b
                 return Some((down, 2, 1 + order));
             }
         }
-        (i < primary).then_some((true, 3, order))
+        (i < primary && !full(i)).then_some((true, 3, order))
     };
     let mut keyed: Vec<_> = all().filter_map(|i| Some((why(i)?, i))).collect();
     keyed.sort_unstable();
@@ -49,7 +57,9 @@ fn oracle(backends: &[Backend], former: &[u16], max_hops: usize, spread_zones: b
     list.extend(keyed.into_iter().map(|(_, i)| i));
     if list.len() == 1 {
         let next = |elsewhere: bool| {
-            accepting.iter().find(|i| **i > primary && (!elsewhere || at(**i).zone != at(primary).zone))
+            let below = accepting.iter().filter(|i| **i > primary);
+            let mut heirs = below.chain(accepting.iter().filter(|i| full(**i)));
+            heirs.find(|i| !elsewhere || at(**i).zone != at(primary).zone)
         };
         list.extend(next(spread_zones).or_else(|| next(false)));
     }
@@ -94,14 +104,31 @@ fn candidates(backends: &[Backend]) -> Vec<u16> {
 
 /// Compares one case, and that the ranking was asked for no more than it had to be.
 fn compare(backends: &[Backend], former: &[u16], max_hops: u8, spread: bool, scratch: &mut Scratch) {
+    compare_owned(backends, former, None, max_hops, spread, scratch);
+}
+
+/// The same where shares are bounded and the row is `owner`'s.
+fn compare_owned(
+    backends: &[Backend],
+    former: &[u16],
+    owner: Option<u16>,
+    max_hops: u8,
+    spread: bool,
+    scratch: &mut Scratch,
+) {
     let rule = HopRule::new(backends, max_hops, spread);
-    let list = rule.list(former, candidates(backends).into_iter(), scratch);
-    let expected = oracle(backends, former, max_hops.into(), spread);
+    let list = rule.list(former, owner, candidates(backends).into_iter(), scratch);
+    let expected = oracle(backends, former, owner, max_hops.into(), spread);
     let seen = || -> Vec<String> {
         let one = |b: &Backend| format!("{} {} {:?}", b.state, b.health, b.zone);
         backends.iter().map(one).collect()
     };
-    assert_eq!(list, expected, "max_hops {max_hops}, former {former:?}, spread {spread}, {:#?}", seen());
+    assert_eq!(
+        list,
+        expected,
+        "owner {owner:?}, max_hops {max_hops}, former {former:?}, spread {spread}, {:#?}",
+        seen()
+    );
 }
 
 #[test]
@@ -152,12 +179,35 @@ fn all_zones_of_four_backends() {
 }
 
 #[test]
+fn all_states_and_owners_of_five_backends_with_bounded_shares() {
+    let mut scratch = Scratch::default();
+    for n in 1..=5 {
+        for conditions in vectors(8, n) {
+            let mut backends = backends(&conditions);
+            let accepting: Vec<u16> =
+                (0u16..).zip(&backends).filter(|(_, one)| one.accepts()).map(|(at, _)| at).collect();
+            let turn = conditions.iter().sum::<usize>();
+            let mut former = candidates(&backends);
+            let count = former.len().max(1);
+            former.rotate_left(turn % count);
+            former.truncate(turn % 3);
+            for owner in accepting {
+                compare_owned(&backends, &[], Some(owner), 4, false, &mut scratch);
+                compare_owned(&backends, &former, Some(owner), 3, false, &mut scratch);
+                backends[n / 2].zone = Some("a".to_owned());
+                compare_owned(&backends, &[], Some(owner), 4, true, &mut scratch);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_row_at_rest_asks_for_two_backends_only() {
     let backends = backends(&[2; 6]);
     let asked = std::cell::Cell::new(0);
     let ranking = (0..6).inspect(|_| asked.set(asked.get() + 1));
     let mut scratch = Scratch::default();
-    assert_eq!(HopRule::new(&backends, 4, false).list(&[], ranking, &mut scratch), [0, 1]);
+    assert_eq!(HopRule::new(&backends, 4, false).list(&[], None, ranking, &mut scratch), [0, 1]);
     assert_eq!(asked.get(), 2);
 }
 
@@ -168,7 +218,7 @@ fn what_holds_of_every_list() {
     for conditions in vectors(8, 5) {
         let backends = backends(&conditions);
         let list = HopRule::new(&backends, 4, false)
-            .list(&[], candidates(&backends).into_iter(), &mut scratch)
+            .list(&[], None, candidates(&backends).into_iter(), &mut scratch)
             .to_vec();
         let at = |i: u16| &backends[usize::from(i)];
         assert_eq!(list.is_empty(), candidates(&backends).is_empty());

@@ -16,6 +16,7 @@ mod incremental;
 mod page;
 mod plan;
 mod rollout;
+mod share;
 mod simulate;
 mod slow;
 mod steps;

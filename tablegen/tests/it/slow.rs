@@ -44,17 +44,18 @@ fn any_backends() -> impl Strategy<Value = Vec<Backend>> {
     prop::collection::vec(any_backend(), 1..=7).prop_map(present)
 }
 
-fn specs(
-    steps: Vec<(Vec<Backend>, u8, u32, bool)>,
-    ranking: Ranking,
-) -> impl Iterator<Item = (TableSpec, bool)> {
-    steps.into_iter().map(move |(mut backends, max_hops, rows, flag)| {
+/// Backends, `max_hops`, rows, a flag for what else there is, and a bound of shares.
+type Step = (Vec<Backend>, u8, u32, bool, Option<f64>);
+
+fn specs(steps: Vec<Step>, ranking: Ranking) -> impl Iterator<Item = (TableSpec, bool)> {
+    steps.into_iter().map(move |(mut backends, max_hops, rows, flag, max_share)| {
         let spread_zones = flag;
         if ranking == Ranking::Glb {
             // It has no weights, and a configuration that sets any is refused.
             backends.iter_mut().for_each(|backend| (backend.weight, backend.fill) = (1.0, 100));
         }
-        (TableSpec { max_hops, rows, ranking, spread_zones, ..support::spec(backends) }, flag)
+        let max_share = max_share.filter(|_| ranking == Ranking::Hrw);
+        (TableSpec { max_hops, rows, ranking, spread_zones, max_share, ..support::spec(backends) }, flag)
     })
 }
 
@@ -64,7 +65,13 @@ proptest! {
     #[test]
     fn generator_and_slow_path_agree_on_every_row(
         steps in prop::collection::vec(
-            (any_backends(), 2..=4u8, prop::sample::select(vec![1 << 16, 1 << 16, 1 << 17]), any::<bool>()),
+            (
+                any_backends(),
+                2..=4u8,
+                prop::sample::select(vec![1 << 16, 1 << 16, 1 << 17]),
+                any::<bool>(),
+                prop::sample::select(vec![None, None, Some(1.0), Some(1.01)]),
+            ),
             1..4,
         ),
         ranking in prop::sample::select(vec![Ranking::Hrw, Ranking::Hrw, Ranking::Glb]),

@@ -29,6 +29,7 @@ pub(crate) fn spec(backends: Vec<Backend>) -> TableSpec {
         hash_fields: HashFields::DEFAULT,
         alt_hash_fields: HashFields::NONE,
         spread_zones: false,
+        max_share: None,
         binds: vec![Bind {
             prefix: Prefix::host([203, 0, 113, 10].into()),
             protocol: Protocol::Tcp,

@@ -40,6 +40,7 @@ pub(crate) fn parameters(backends: Vec<Backend>) -> Table {
         hash_fields: HashFields::DEFAULT,
         alt_hash_fields: HashFields::NONE,
         spread_zones: false,
+        max_share: None,
         backends,
         binds: vec![Bind {
             prefix: Prefix::host("203.0.113.10".parse().unwrap()),

@@ -113,6 +113,7 @@ impl TableSpec {
             hash_fields: self.fields,
             alt_hash_fields: self.alt_fields,
             spread_zones: false,
+            max_share: None,
             hops: glb_hops(self.seed, &self.backends),
             backends: self.backends,
             binds: self.binds,

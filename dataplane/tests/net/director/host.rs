@@ -227,6 +227,7 @@ pub(crate) fn table(parent: Option<&ForwardingTable>, backends: &[&str], salt: u
         hash_fields: HashFields::DEFAULT,
         alt_hash_fields: HashFields::NONE,
         spread_zones: false,
+        max_share: None,
         backends: backends.iter().enumerate().map(backend).collect(),
         binds: vec![Bind {
             prefix: Prefix::new(IpAddr::V4(VIP), 32).unwrap(),

@@ -131,6 +131,7 @@ fn table(random: &mut Random, name: usize, taken: &mut Vec<Bind>) -> Table {
         hash_fields: if random.one_in(2) { HashFields::DEFAULT } else { fields(1 + random.below(15)) },
         alt_hash_fields: if random.one_in(3) { fields(random.below(16)) } else { HashFields::NONE },
         spread_zones: false,
+        max_share: None,
         lineage: Lists::empty(ROWS, width - 1),
         backends,
         binds,

@@ -19,11 +19,12 @@ pub(super) fn tiles(page: &mut String, table: &TableDiff) {
     };
     let _ = write!(
         page,
-        "<ul class=\"tiles\"><li><b>{}</b><span>rows</span></li>{}{}{}{}</ul>",
+        "<ul class=\"tiles\"><li><b>{}</b><span>rows</span></li>{}{}{}{}{}</ul>",
         grouped(rows.total),
         tile(rows.changed, "changed"),
         tile(rows.moved, "change owner"),
         tile(rows.unnecessary, "for no reason"),
+        if rows.by_max_share > 0 { tile(rows.by_max_share, "by max_share") } else { String::new() },
         tile(rows.at_risk, "at risk")
     );
 }
