@@ -77,6 +77,14 @@ impl NodeSet {
         self
     }
 
+    /// Octets that look-ups read.
+    pub fn octets(&self) -> usize {
+        let bounds =
+            if let Scan::Bounds { nodes, .. } = &self.scan { size_of_val(nodes.as_slice()) } else { 0 };
+        let classes = size_of_val(self.classes.as_slice());
+        size_of_val(self.seeds.as_slice()) + size_of_val(self.slots.as_slice()) + classes + bounds
+    }
+
     /// Number of nodes.
     pub fn len(&self) -> usize {
         self.seeds.len()

@@ -72,6 +72,12 @@ impl Skeleton {
         self.slots.get(slot as usize)?.as_ref()
     }
 
+    /// Octets that look-ups read.
+    pub fn octets(&self) -> usize {
+        let groups = self.levels.iter().flatten();
+        groups.map(|group| group.set.octets() + size_of_val(group.children.as_slice())).sum()
+    }
+
     /// Puts a node into the first free slot, and gives it.
     pub fn insert(&mut self, node: Node) -> u32 {
         let free = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());

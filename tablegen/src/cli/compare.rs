@@ -48,24 +48,23 @@ fn weight(text: &str) -> Result<(String, f64), String> {
 impl Args {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let Some(config) = &self.config else {
-            super::print(if self.html { page::page(&[], 240) } else { toy::text() })?;
+            super::print(if self.html { demo() } else { toy::text() })?;
             return Ok(ExitCode::SUCCESS);
         };
         let config = Config::load(config)?;
         let spec = self.spec(&config)?;
         let before: Vec<Member> = spec.backends.iter().filter(|one| one.accepts()).map(member).collect();
         ensure!(!before.is_empty(), "no backend of table {} accepts", spec.name);
-        if self.html {
-            super::print(page::page(&before, self.keys.min(1_000)))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let keys = self.key_hashes()?;
-        let scenario = Scenario { after: self.changed(&before)?, before, keys, rows: spec.rows };
+        let (after, words) = self.changed(&before)?;
+        let scenario = Scenario { before, after, keys: self.key_hashes()?, rows: spec.rows };
         let outcomes = scenario.run();
-        if self.json {
+        if self.html {
+            let all = page::all_methods(&words, scenario.keys.len(), &outcomes);
+            super::print(page::page(&scenario.before, self.keys.min(1_000), &all))?;
+        } else if self.json {
             super::print_json(&outcomes)?;
         } else {
-            super::print(Shown { outcomes: &outcomes, keys: scenario.keys.len() })?;
+            super::print(Shown(&outcomes))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -87,24 +86,46 @@ impl Args {
         Ok(text.lines().map(|line| hash_bytes(line.as_bytes())).collect())
     }
 
-    fn changed(&self, before: &[Member]) -> anyhow::Result<Vec<Member>> {
-        let mut after = before.to_vec();
+    /// The nodes after the changes that were asked for, and those in words. On a page that shows what changes do, one
+    /// joins if none was asked for.
+    fn changed(&self, before: &[Member]) -> anyhow::Result<(Vec<Member>, String)> {
+        let (mut after, mut words) = (before.to_vec(), Vec::new());
         for id in &self.remove {
             let at = after.iter().position(|one| one.id == *id).with_context(|| format!("no node {id:?}"))?;
             after.remove(at);
+            words.push(format!("{id} leaves"));
         }
         for (id, weight) in &self.weight {
             let one =
                 after.iter_mut().find(|one| one.id == *id).with_context(|| format!("no node {id:?}"))?;
             one.weight = *weight;
+            words.push(format!("{id} weighs {weight}"));
         }
-        for id in &self.add {
+        let newcomer = (self.html && self.add.is_empty() && words.is_empty()).then(|| newcomer(before));
+        for id in self.add.iter().chain(&newcomer) {
             ensure!(!after.iter().any(|one| one.id == *id), "there is a node {id:?} already");
             after.push(Member { id: id.clone(), weight: 1.0 });
+            words.push(format!("{id} joins"));
         }
         ensure!(!after.is_empty(), "no node would be left");
-        Ok(after)
+        Ok((after, words.join(", ")))
     }
+}
+
+/// The id of the node that the page itself would add.
+fn newcomer(before: &[Member]) -> String {
+    let ids = (before.len() + 1..).map(|number| format!("node-{number}"));
+    ids.into_iter().find(|id| !before.iter().any(|one| one.id == *id)).unwrap_or_default()
+}
+
+/// The teaching demo as a page; its table is of the same nodes with the real hash.
+fn demo() -> String {
+    let member = |(id, _): &(&str, u32)| Member { id: (*id).to_owned(), weight: 1.0 };
+    let after: Vec<Member> = toy::NODES.iter().map(member).collect();
+    let before = after.iter().take(3).cloned().collect();
+    let scenario = Scenario { before, after, keys: numbered_keys(100_000), rows: 65_536 };
+    let all = page::all_methods("D joins A, B and C", scenario.keys.len(), &scenario.run());
+    page::page(&[], 240, &all)
 }
 
 fn member(backend: &Backend) -> Member {

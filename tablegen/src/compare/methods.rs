@@ -1,7 +1,8 @@
 //! The methods themselves. All take the same 64-bit hash of a key; none knows the others.
 
 use common::hash::{hash_bytes, mix};
-use common::hrw;
+use common::hrw::{self, Node, Skeleton};
+use std::collections::{HashMap, HashSet};
 
 /// A node of a comparison.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +28,8 @@ pub enum Method {
     Rendezvous,
     /// The same by weight.
     Weighted,
+    /// The same down a tree with so many children a branching.
+    Skeleton(u32),
 }
 
 /// All methods; `rows` is a power of two.
@@ -35,7 +38,7 @@ pub fn all(rows: u32) -> Vec<Method> {
     let mut all = vec![Method::ModN];
     all.extend(rings);
     all.extend([Method::Jump, Method::Maglev(4_093), Method::Maglev(65_537), Method::Maglev(rows)]);
-    all.extend([Method::Rendezvous, Method::Weighted]);
+    all.extend([Method::Rendezvous, Method::Weighted, Method::Skeleton(16)]);
     all
 }
 
@@ -50,6 +53,7 @@ impl Method {
             Self::Maglev(slots) => format!("Maglev, {slots} slots"),
             Self::Rendezvous => "rendezvous".to_owned(),
             Self::Weighted => "rendezvous, weighted".to_owned(),
+            Self::Skeleton(fan_out) => format!("skeleton, fan-out {fan_out}"),
         }
     }
 
@@ -65,8 +69,51 @@ impl Method {
                 let weights = members.iter().map(|one| one.weight);
                 Placement::Weighted(seeds(members).into_iter().zip(weights).collect())
             }
+            Self::Skeleton(fan_out) => {
+                let tree = Skeleton::new(members.iter().map(node).collect(), fan_out as usize);
+                Placement::Skeleton(tree, (0..members.len()).collect())
+            }
         }
     }
+
+    /// What becomes of a placement when its members change. Only a tree has a history: those that stay keep their
+    /// places in it, whatever else comes and goes.
+    pub fn change(&self, placement: &Placement, before: &[Member], after: &[Member]) -> Placement {
+        match placement {
+            Placement::Skeleton(tree, _) => grown(tree.clone(), before, after),
+            _ => self.place(after),
+        }
+    }
+}
+
+fn node(member: &Member) -> Node {
+    // Weights of a configuration are in the range that nodes take.
+    Node::weighted(member.id.as_str(), member.weight).unwrap_or_else(|_| Node::new(member.id.as_str()))
+}
+
+/// The tree after its members changed: one leaves or changes at a time, then the new ones come.
+fn grown(mut tree: Skeleton, before: &[Member], after: &[Member]) -> Placement {
+    let by_id: HashMap<&str, usize> = after.iter().map(|one| one.id.as_str()).zip(0..).collect();
+    let known: HashSet<&str> = before.iter().map(|one| one.id.as_str()).collect();
+    for (old, slot) in before.iter().zip(0..) {
+        let new = by_id.get(old.id.as_str()).and_then(|at| after.get(*at));
+        if let Some(new) = new.filter(|new| new.weight != old.weight) {
+            tree.remove(slot);
+            tree.insert(node(new));
+        }
+    }
+    for (old, slot) in before.iter().zip(0..) {
+        if !by_id.contains_key(old.id.as_str()) {
+            tree.remove(slot);
+        }
+    }
+    for new in after.iter().filter(|new| !known.contains(new.id.as_str())) {
+        tree.insert(node(new));
+    }
+    let slots = u32::try_from(before.len() + after.len()).unwrap_or(u32::MAX);
+    let member = |slot| tree.node(slot).and_then(|node| by_id.get(node.id()).copied()).unwrap_or(0);
+    let members = (0..slots).map(member).collect();
+    Placement::Skeleton(tree, members)
 }
 
 fn seeds(members: &[Member]) -> Vec<u64> {
@@ -141,6 +188,8 @@ pub enum Placement {
     Rendezvous(Vec<u64>),
     /// Seeds and weights.
     Weighted(Vec<(u64, f64)>),
+    /// The tree, and the position of the node in each of its slots.
+    Skeleton(Skeleton, Vec<usize>),
 }
 
 impl Placement {
@@ -166,6 +215,10 @@ impl Placement {
                 let scores = nodes.iter().map(score).enumerate();
                 scores.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(at, _)| at)
             }
+            Self::Skeleton(tree, members) => {
+                let slot = tree.owner(key).and_then(|slot| members.get(slot as usize));
+                slot.copied().unwrap_or(0)
+            }
         }
     }
 
@@ -177,6 +230,7 @@ impl Placement {
             Self::Maglev(slots) => size_of_val(slots.as_slice()),
             Self::Rendezvous(seeds) => size_of_val(seeds.as_slice()),
             Self::Weighted(nodes) => size_of_val(nodes.as_slice()),
+            Self::Skeleton(tree, members) => tree.octets() + size_of_val(members.as_slice()),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | jump hash | the number of nodes | the least, but only the last node may leave |
 //! | Maglev | M slots | the newcomer's, and a few more |
 //! | rendezvous | the list | the newcomer's alone |
+//! | skeleton | a tree over the list | the newcomer's, and about as many more for each level below the first |
 
 pub mod methods;
 pub mod page;
@@ -20,7 +21,7 @@ use std::fmt;
 use std::time::Instant;
 
 use crate::report::columns::{Align, Columns};
-use crate::report::number::percent;
+use crate::report::number::{grouped, percent};
 
 /// The nodes before and after a change; the same if nothing changes.
 #[derive(Clone, Debug)]
@@ -72,7 +73,7 @@ impl Scenario {
     /// Runs one method.
     pub fn outcome(&self, method: &Method) -> Outcome {
         let before = method.place(&self.before);
-        let after = method.place(&self.after);
+        let after = method.change(&before, &self.before, &self.after);
         let look_up = || {
             let started = Instant::now();
             let owners: Vec<usize> = self.keys.iter().map(|key| after.owner(*key)).collect();
@@ -139,46 +140,42 @@ pub fn busiest(members: &[Member], keys: &[u32], all: usize) -> (String, f64) {
     members.iter().zip(keys).map(load).reduce(worse).unwrap_or_default()
 }
 
+/// What the cells of [`Outcome::cells`] say.
+pub const HEADINGS: [&str; 10] =
+    ["", "least", "most", "busiest × fair", "moved", "for no reason", "heirs", "ns", "octets", "worst heir"];
+
+impl Outcome {
+    /// One line of a report, by [`HEADINGS`].
+    pub fn cells(&self) -> [String; 10] {
+        let keys = || self.keys.iter().map(|(_, keys)| *keys);
+        let all = keys().map(f64::from).sum();
+        [
+            self.method.clone(),
+            keys().min().map_or_else(String::new, grouped),
+            keys().max().map_or_else(String::new, grouped),
+            format!("{:.3}", self.busiest.1),
+            percent(self.moved.into(), all),
+            percent(self.unnecessary.into(), all),
+            grouped(self.heirs),
+            format!("{:.1}", self.lookup_ns),
+            grouped(self.state_octets as u64),
+            self.worst_heir
+                .as_ref()
+                .map_or_else(String::new, |(id, keys)| format!("{id}: {}", grouped(*keys))),
+        ]
+    }
+}
+
 /// Displays outcomes as a table.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'a> {
-    /// How the methods fare.
-    pub outcomes: &'a [Outcome],
-    /// Number of keys.
-    pub keys: usize,
-}
+pub struct Shown<'a>(pub &'a [Outcome]);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let right = [Align::Right; 7];
+        let right = [Align::Right; 8];
         let mut columns = Columns::new(0, &[&[Align::Left], &right[..]].concat());
-        columns.push([
-            "",
-            "least",
-            "most",
-            "busiest × fair",
-            "moved",
-            "for no reason",
-            "heirs",
-            "ns",
-            "octets",
-            "worst heir",
-        ]);
-        for one in self.outcomes {
-            let all = || one.keys.iter().map(|(_, keys)| keys);
-            columns.push([
-                one.method.clone(),
-                all().min().map_or_else(String::new, u32::to_string),
-                all().max().map_or_else(String::new, u32::to_string),
-                format!("{:.3}", one.busiest.1),
-                percent(one.moved.into(), self.keys as f64),
-                percent(one.unnecessary.into(), self.keys as f64),
-                one.heirs.to_string(),
-                format!("{:.1}", one.lookup_ns),
-                one.state_octets.to_string(),
-                one.worst_heir.as_ref().map_or_else(String::new, |(id, keys)| format!("{id}: {keys}")),
-            ]);
-        }
+        columns.push(HEADINGS);
+        self.0.iter().for_each(|one| columns.push(one.cells()));
         write!(f, "{columns}")
     }
 }

@@ -78,6 +78,53 @@ fn a_weight_draws_keys_to_its_node_alone() {
     assert!((share(outcome.keys[2].1, 50_000) - 3.0 / 7.0).abs() < 0.01);
 }
 
+/// A tree shares evenly and by weight; what it moves beyond need is what its levels cost.
+#[test]
+fn a_skeleton_moves_more_than_must_and_less_than_once_more_for_each_level() {
+    let tree = Method::Skeleton(16);
+    // One level: a plain rendezvous.
+    assert_eq!(join(10, tree).unnecessary, 0);
+    assert_eq!(join(10, tree).keys, join(10, Method::Weighted).keys);
+    // 100 nodes stand on two levels, and 300 on three.
+    for (nodes, levels) in [(100, 2.0), (300, 3.0)] {
+        for outcome in [join(nodes, tree), leave(nodes, 41, tree, 50_000)] {
+            let must = 1.0 / nodes as f64;
+            let moved = share(outcome.moved, 50_000);
+            assert!(outcome.unnecessary > 0 && moved < (levels + 1.0) * must, "{nodes}: {moved}");
+        }
+        assert!(join(nodes, tree).moved > join(nodes, Method::Rendezvous).moved);
+    }
+    let before = members(40);
+    let mut after = before.clone();
+    after[7].weight = 4.0;
+    let outcome = Scenario { before, after, keys: numbered_keys(50_000), rows: 65_536 }.outcome(&tree);
+    assert!((share(outcome.keys[7].1, 50_000) - 4.0 / 43.0).abs() < 0.01, "{:?}", outcome.keys[7]);
+    // Others keep their places when one leaves: a tree built anew would put them elsewhere.
+    let (before, after) = (members(64), members(64).split_off(1));
+    let moved = Scenario { before, after, keys: numbered_keys(50_000), rows: 65_536 }.outcome(&tree).moved;
+    assert!(share(moved, 50_000) < 3.0 / 64.0, "{moved}");
+    assert!(join(100, tree).state_octets > 40 * 101);
+}
+
+#[test]
+fn every_report_has_every_method() {
+    use crate::commands::{example, json, tablegen};
+    let config = example("minimal");
+    let methods = |outcomes: &serde_json::Value| -> Vec<String> {
+        let all = outcomes.as_array().unwrap().iter();
+        all.map(|one| one["method"].as_str().unwrap().to_owned()).collect()
+    };
+    let names = methods(&json(&["compare", &config, "--keys", "1000", "--add", "x", "--json"]));
+    assert!(names.contains(&"skeleton, fan-out 16".to_owned()), "{names:?}");
+    let text = tablegen(&["compare", &config, "--keys", "1000", "--add", "x"]);
+    let page = tablegen(&["compare", &config, "--keys", "1000", "--html"]);
+    for name in &names {
+        assert!(text.contains(name) && page.contains(&format!("<th scope=\"row\">{name}</th>")), "{name}");
+    }
+    assert!(page.contains("All methods: node-4 joins"));
+    assert!(tablegen(&["compare", "--html"]).contains("All methods: D joins A, B and C"));
+}
+
 /// The text of the three lines under each side.
 fn lines(document: &str) -> Vec<String> {
     let items = document.split("<ul class=\"lines\">").skip(1).flat_map(|list| {
@@ -90,19 +137,19 @@ fn lines(document: &str) -> Vec<String> {
 #[test]
 fn clicking_in_the_demo_gives_the_numbers_of_the_command_line() {
     let script = "document.getElementById('add').click();";
-    let Some(joined) = document(&page::page(&[], 240), script) else { return };
+    let Some(joined) = document(&page::page(&[], 240, ""), script) else { return };
     let expected = [Side::ModN, Side::Ring(1), Side::Rendezvous].map(|side| side.lines(&NODES[..3], &NODES));
     assert_eq!(lines(&joined), expected.as_flattened());
 
     let script = "const tokens = document.getElementById('tokens'); tokens.value = '4'; tokens.dispatchEvent(new Event('change'));
         document.getElementById('add').click(); document.querySelector('[data-remove=B]').focus();
         document.getElementById('lookup').requestSubmit();";
-    let looked_up = document(&page::page(&[], 240), script).unwrap();
+    let looked_up = document(&page::page(&[], 240, ""), script).unwrap();
     assert_eq!(lines(&looked_up)[3..6], Side::Ring(4).lines(&NODES[..3], &NODES));
     assert!(looked_up.contains("(37 · 43 + 11) mod 100 = 2"));
 
     let script = "document.querySelector('[data-remove=B]').focus();";
-    let marked = document(&page::page(&[], 240), script).unwrap();
+    let marked = document(&page::page(&[], 240, ""), script).unwrap();
     let without: Vec<(&str, u32)> = NODES[..3].iter().copied().filter(|(id, _)| *id != "B").collect();
     let moving: usize = [Side::ModN, Side::Ring(1), Side::Rendezvous]
         .iter()
@@ -117,7 +164,7 @@ fn clicking_in_the_demo_gives_the_numbers_of_the_command_line() {
 fn clicking_on_own_backends_gives_the_numbers_of_the_command_line() {
     let before = members(4);
     let script = "document.querySelector('[data-remove=\"node-2\"]').click();";
-    let Some(document) = document(&page::page(&before, 500), script) else { return };
+    let Some(document) = document(&page::page(&before, 500, ""), script) else { return };
     let mut after = before.clone();
     after.remove(2);
     let scenario = Scenario { before, after: after.clone(), keys: numbered_keys(500), rows: 65_536 };

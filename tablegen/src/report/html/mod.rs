@@ -185,7 +185,7 @@ fn certificate(page: &mut String, report: &Report<'_>) {
 }
 
 /// Text for HTML, in content and in quoted attributes.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
