@@ -1,6 +1,7 @@
 //! The data plane: the director, which encapsulates packets by a forwarding table, and the redirector on the backend
 //! host, which unwraps them. `main.rs` is a shell around it.
 
+mod claim;
 pub mod cli;
 pub mod config;
 mod console;

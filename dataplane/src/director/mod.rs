@@ -43,6 +43,7 @@ use self::plan::{Plan, Settings};
 use self::supervise::Supervisor;
 use self::tally::{Board, Identity};
 use self::worker::Shared;
+use crate::claim::Claim;
 use crate::config::{Config, ConfigError, Mode, Offloads};
 use crate::console::{self, show};
 use crate::control::{Control, Format};
@@ -77,6 +78,7 @@ pub struct Director {
     sources: Sources,
     supervisor: Supervisor,
     control: Option<Control>,
+    _claim: Claim,
     /// Last, so that offloads come back when everything else has ended.
     _offloads: Option<OffloadGuard>,
 }
@@ -128,6 +130,7 @@ impl Director {
         let signals = Signals::block().context("signals")?;
         let interface = Interface::named(&config.interface).with_context(|| config.interface.clone())?;
         anyhow::ensure!(interface.up, "{0} is down: ip link set {0} up", config.interface);
+        let claim = Claim::on(&interface, say)?;
         // Subscribed before the first look, so that nothing is missed between.
         let monitor = Monitor::open().context("netlink")?;
         let pinned = config.underlay.gateway_mac.map(|mac| mac.0);
@@ -160,6 +163,7 @@ impl Director {
             sources: Sources { signals, watch, monitor },
             supervisor: Supervisor::new(config_path, config.clone(), resolver, identity, options),
             control,
+            _claim: claim,
             _offloads: offloads,
             config,
         })
@@ -170,7 +174,7 @@ impl Director {
     /// # Errors
     /// If a worker cannot go on.
     pub fn run(self) -> anyhow::Result<()> {
-        let Self { config, links, cpus, own, shared, sources, supervisor, control, _offloads } = self;
+        let Self { config, links, cpus, own, shared, sources, supervisor, control, _claim, _offloads } = self;
         let (sender, events) = channel::bounded(64);
         supervisor.introduce(&config, &shared);
         let outcome = crossbeam::thread::scope(|scope| {

@@ -1,7 +1,8 @@
 //! A whole service at work: the network with its programs, servers and tables, and what can happen to them.
 //!
 //! The same scenarios are played in every mode: `LAB_DIRECTOR_MODE` (auto, xdp, af-packet, pnet) and
-//! `LAB_REDIRECT_MODE` (socket, auto, xdp) in the environment say which, in place of the configurations.
+//! `LAB_REDIRECT_MODE` (socket, auto, xdp; but socket beside a director) in the environment say which, in place of the
+//! configurations.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -112,7 +113,9 @@ impl World {
         let log = self.folder.file(&format!("redirect-{number}"));
         let config = self.folder.write(&format!("redirect-{number}.yaml"), text)?;
         let config = config.display().to_string();
-        let mode = std::env::var("LAB_REDIRECT_MODE").unwrap_or_else(|_| "socket".to_owned());
+        let beside_a_director = self.setup.size.shared && number < self.setup.size.directors;
+        let mode = std::env::var("LAB_REDIRECT_MODE").ok().filter(|_| !beside_a_director);
+        let mode = mode.unwrap_or_else(|| "socket".to_owned());
         let arguments = ["redirect", "--json", "--mode", &mode, "--interface", "eth0", "--config", &config];
         let host = &self.network.backends[usize::from(number)];
         let program = Program::start(host, self.setup.binary.clone(), &arguments, log)?;

@@ -16,6 +16,7 @@ use super::config::{Mode, RedirectConfig};
 use super::counters::Report;
 use super::decide::Keep;
 use super::run::say;
+use crate::claim::Claim;
 use crate::route::{Egress, NextHop, Resolver};
 use crate::sys::interface::{Interface, driver};
 use crate::sys::thread::monotonic;
@@ -29,6 +30,7 @@ const REFRESH: Duration = Duration::from_secs(1);
 pub(super) struct FastPath {
     program: Redirect,
     attached: Attached,
+    _claim: Claim,
     config: RedirectConfig,
     interface: Interface,
     resolver: Resolver,
@@ -82,11 +84,13 @@ impl FastPath {
 
     fn on(name: &str, config: &RedirectConfig) -> anyhow::Result<Self> {
         let interface = Interface::named(name)?;
+        let claim = Claim::on(&interface, say)?;
         let own = own_addresses()?;
         let (program, attached) = load(config, &own, &interface)?;
         Ok(Self {
             program,
             attached,
+            _claim: claim,
             config: config.clone(),
             interface,
             resolver: Resolver::open(None)?,

@@ -17,6 +17,7 @@ pub mod checksum;
 pub mod datagram;
 pub mod inotify;
 pub mod interface;
+pub mod local;
 pub mod netlink;
 pub mod packet;
 pub mod poll;
@@ -51,10 +52,10 @@ fn socklen<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(size_of::<T>()).unwrap_or(libc::socklen_t::MAX)
 }
 
-/// Marker for C structures made of integers and pointers alone, for which all zero octets are a value.
+/// Marker for integers and C structures of integers and pointers alone, of which any octets are a value.
 ///
 /// # Safety
-/// Implement it only for types that all-zero octets are a valid value of.
+/// Implement it only for types that any octets, all-zero ones too, are a valid value of.
 unsafe trait Zeroable: Sized {
     fn zeroed() -> Self {
         // SAFETY: whoever implements the trait promises that zero octets are a valid value.
@@ -64,11 +65,13 @@ unsafe trait Zeroable: Sized {
 
 macro_rules! zeroable {
     ($($name:ty),* $(,)?) => {
-        // SAFETY: plain C structures of integers, arrays of them and raw pointers; zero is valid for all.
+        // SAFETY: integers and plain C structures of integers, arrays of them and raw pointers: any octets are valid.
         $(unsafe impl Zeroable for $name {})*
     };
 }
 zeroable!(
+    i32,
+    u32,
     libc::cpu_set_t,
     libc::ifreq,
     libc::iovec,
@@ -80,8 +83,10 @@ zeroable!(
     libc::sockaddr_in6,
     libc::sockaddr_ll,
     libc::sockaddr_nl,
+    libc::sockaddr_un,
     libc::tpacket_req3,
     libc::tpacket_stats_v3,
+    libc::ucred,
 );
 
 /// `setsockopt` with a plain value.
@@ -95,4 +100,14 @@ fn set_option<T: Copy>(
     let result =
         unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const *value).cast(), socklen::<T>()) };
     check(result).map(drop)
+}
+
+/// `getsockopt` of a plain value; what the kernel tells less than is asked for stays 0.
+fn option<T: Zeroable>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
+    let mut value = T::zeroed();
+    let mut len = socklen::<T>();
+    // SAFETY: the kernel writes at most `len` octets, which `value` has, and any octets are a value of its type.
+    let result =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) };
+    check(result).map(|_| value)
 }

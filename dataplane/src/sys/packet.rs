@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use super::{Zeroable, check, check_len, retry, set_option, socklen};
+use super::{Zeroable, check, check_len, option, retry, set_option, socklen};
 
 /// Octets of the `virtio_net_hdr` that precedes each frame once [`PacketSocket::report_offloads`] was called.
 pub const OFFLOAD_HEADER: usize = 10;
@@ -145,37 +145,13 @@ impl Fanout {
 
 /// The error that waits on a socket, if any, which asking clears. Until then poll(2) calls the socket ready.
 pub fn take_error(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let mut errno: libc::c_int = 0;
-    let mut len = socklen::<libc::c_int>();
-    // SAFETY: the kernel writes at most `len` octets, and `errno` has that many.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ERROR,
-            (&raw mut errno).cast(),
-            &raw mut len,
-        )
-    };
-    check(result)?;
+    let errno: i32 = option(socket, libc::SOL_SOCKET, libc::SO_ERROR)?;
     if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
 }
 
 /// The number of the group that a socket is in.
 fn fanout_group(socket: BorrowedFd<'_>) -> io::Result<u16> {
-    let mut value = 0_u32;
-    let mut len = socklen::<u32>();
-    // SAFETY: the kernel writes at most `len` octets, and `value` has that many.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_FANOUT,
-            (&raw mut value).cast(),
-            &raw mut len,
-        )
-    };
-    check(result)?;
+    let value: u32 = option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT)?;
     u16::try_from(value & 0xffff).map_err(io::Error::other)
 }
 
@@ -198,19 +174,7 @@ const BPF_RET: u16 = 0x06;
 /// The kernel's count for a packet socket, which asking clears.
 pub fn arrivals(socket: BorrowedFd<'_>) -> io::Result<Arrivals> {
     // Without a TPACKET_V3 ring the answer is shorter by a field.
-    let mut stats = libc::tpacket_stats_v3::zeroed();
-    let mut len = socklen::<libc::tpacket_stats_v3>();
-    // SAFETY: the kernel writes at most `len` octets, and `stats` has that many.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_STATISTICS,
-            (&raw mut stats).cast(),
-            &raw mut len,
-        )
-    };
-    check(result)?;
+    let stats: libc::tpacket_stats_v3 = option(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
     Ok(Arrivals { packets: stats.tp_packets, lost: stats.tp_drops })
 }
 

@@ -40,11 +40,17 @@ fn signal(child: &Child, number: libc::c_int) -> io::Result<()> {
     check(unsafe { libc::kill(pid, number) }).map(drop)
 }
 
+/// The user that the process acts as.
+pub fn user() -> u32 {
+    // SAFETY: takes nothing and gives an integer; cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// Makes the calling process root in a user namespace of its own, where it may make network namespaces. Call it
 /// before there is a second thread.
 pub fn become_root_of_own_namespace() -> io::Result<()> {
-    // SAFETY: takes and gives integers alone; cannot fail.
-    let (uid, gid) = (unsafe { libc::geteuid() }, unsafe { libc::getegid() });
+    // SAFETY: takes nothing and gives an integer; cannot fail.
+    let (uid, gid) = (user(), unsafe { libc::getegid() });
     // SAFETY: takes and gives integers alone, and changes the calling process only.
     check(unsafe { libc::unshare(libc::CLONE_NEWUSER) })?;
     // A group map is accepted only once the process cannot drop groups any more (user_namespaces(7)).

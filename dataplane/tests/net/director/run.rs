@@ -391,6 +391,55 @@ fn a_host_that_would_answer_or_forward_itself_is_warned_about() {
     });
 }
 
+/// Each would forward every packet. The first is killed as well as stopped: nothing of it must keep the second away.
+#[test]
+fn a_second_director_on_an_interface_is_refused() {
+    isolated(|| {
+        let host = Host::new();
+        host.install(&table(None, &FOUR, 0).encode());
+        let first = host.run("workers: 1", &[]);
+        let second = || {
+            fs::write(host.path("second.yaml"), "version: 1\ntable: web.table\ninterface: front\n").unwrap();
+            // If it is not refused it runs.
+            let mut command = Command::new("timeout");
+            command
+                .args(["10", env!("CARGO_BIN_EXE_dataplane"), "run", "--config"])
+                .arg(host.path("second.yaml"))
+                .output()
+                .unwrap()
+        };
+        let refused = second();
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains("front: another director"), "{said}");
+        first.signal("KILL");
+        first.ends();
+        host.run("workers: 1", &[]).stop();
+    });
+}
+
+/// Any user may take a name, but must not keep a director from its work by it.
+#[test]
+fn another_users_claim_is_told_and_ignored() {
+    isolated(|| {
+        let host = Host::new();
+        host.install(&table(None, &FOUR, 0).encode());
+        let front = dataplane::sys::interface::Interface::named("front").unwrap().index;
+        let hold = format!(
+            "$| = 1; socket(my $s, AF_UNIX, SOCK_STREAM, 0); bind($s, pack('Sxa*', AF_UNIX, 'tryst/frames/{front}')) or die; \
+             listen($s, 9); print 'held'; sleep 60"
+        );
+        let mut squatter = Command::new("setpriv");
+        squatter.args(["--reuid=65534", "--clear-groups", "perl", "-MSocket", "-e", &hold]);
+        let mut squatter = squatter.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        std::io::Read::read_exact(squatter.stdout.as_mut().unwrap(), &mut [0; 4]).unwrap();
+        let (_, said) = host.run("workers: 1", &[]).stop();
+        drop(squatter.kill());
+        drop(squatter.wait());
+        assert!(said.contains("front: user 65534 holds the name"), "{said}");
+    });
+}
+
 #[test]
 fn an_interface_that_goes_down_is_waited_for_without_spinning() {
     isolated(|| {
