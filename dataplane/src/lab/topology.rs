@@ -92,6 +92,11 @@ pub fn director(number: u8) -> Ipv4Addr {
     Role::Director.v4(number, 2)
 }
 
+/// The IPv6 address of a director.
+pub fn director_v6(number: u8) -> Ipv6Addr {
+    Role::Director.v6(number, 2)
+}
+
 /// The address of a backend.
 pub fn backend(number: u8) -> Ipv4Addr {
     Role::Backend.v4(number, 2)

@@ -97,6 +97,8 @@ reasons! {
         Destination = "destination",
         /// `next_hop` lies beyond the list, or the hop that it names is not one of `backends`.
         NextHop = "next_hop",
+        /// Congestion was marked on the way, and the packet inside cannot say so (RFC 6040 §4.2).
+        Congestion = "congestion",
     }
 }
 

@@ -15,6 +15,7 @@
 //! * What is kept goes out of a socket that is bound to `lo`: it can reach this host and nothing else, also when
 //!   the VIP is missing here.
 //! * No queueing discipline is told to hold what is passed on: the sockets set no transmit time and no pacing rate.
+//! * Congestion that was marked on the envelope is told to the packet inside (RFC 6040), kept or passed on.
 //!
 //! Sources: GUE is draft-ietf-intarea-gue-09, the private data GLB Director's; ICMP quotes RFC 792 and RFC 4443.
 
@@ -22,6 +23,7 @@ pub mod args;
 pub mod config;
 pub mod counters;
 pub mod decide;
+mod ecn;
 mod envelope;
 mod fast;
 pub mod inner;

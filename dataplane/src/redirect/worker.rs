@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::config::{RedirectConfig, Udp};
 use super::counters::Counters;
 use super::decide::{Decision, Facts, Keep, Known, Refuse, asks, decide};
+use super::ecn;
 use super::envelope::{Envelope, HEADROOM, outer};
 use super::inner::{Flow, Inner, Kind};
 use super::routes::{Route, Routes};
@@ -143,7 +144,12 @@ impl Worker {
     fn read(&mut self, count: usize) {
         for index in 0..count {
             let sender = self.buffers.sender(index);
-            self.plans[index] = match read(&self.shared.config, self.buffers.message(index), sender) {
+            let read = read(&self.shared.config, self.buffers.message(index), sender);
+            let outside = self.buffers.traffic_class(index);
+            let marked = read.and_then(|packet| {
+                packet.congested_by(outside, self.buffers.message_with_headroom_mut(index))
+            });
+            self.plans[index] = match marked {
                 Ok(packet) => Plan::Packet(packet),
                 Err(reason) => {
                     self.counters.refuse(reason);
@@ -322,6 +328,18 @@ impl Worker {
 }
 
 impl Packet {
+    /// The packet with the congestion that its envelope tells of.
+    fn congested_by(mut self, outside: u8, message: &mut [u8]) -> Result<Self, Refuse> {
+        let inside = self.inner.traffic_class;
+        let now = ecn::unwrapped(outside, inside).ok_or(Refuse::Congestion)?;
+        if now != inside {
+            let packet = message.get_mut(HEADROOM + self.header..);
+            ecn::write(packet.unwrap_or_default(), now);
+            self.inner.traffic_class = now;
+        }
+        Ok(self)
+    }
+
     fn keep(&self) -> Plan {
         Plan::Keep(self.header..self.header + self.inner.len, self.inner.destination)
     }

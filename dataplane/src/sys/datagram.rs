@@ -14,6 +14,8 @@ pub const BATCH: usize = 64;
 
 /// Octets of the longest socket address used here, `sockaddr_in6`.
 const NAME: usize = 28;
+/// Octets for what the kernel says beside a message: a traffic class, with its header and padding.
+const CONTROL: usize = 24;
 
 fn open(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: takes and gives integers alone.
@@ -34,7 +36,10 @@ pub fn udp_server(address: SocketAddr, timeout: Duration) -> io::Result<OwnedFd>
     let socket = open(family, libc::SOCK_DGRAM, 0)?;
     let fd = socket.as_fd();
     set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, &1_i32)?;
+    // Congestion may be marked on the way. A socket that hears both families takes both options.
+    set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, &1_i32)?;
     if address.is_ipv6() {
+        set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, &1_i32)?;
         set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &i32::from(!address.ip().is_unspecified()))?;
         // The outer UDP checksum is 0, which IPv6 accepts for tunnels only, and only on request (RFC 6935).
         set_option(fd, libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, &1_i32)?;
@@ -82,6 +87,8 @@ pub struct Buffers {
     stride: usize,
     lens: [usize; BATCH],
     names: [[u8; NAME]; BATCH],
+    controls: [[u8; CONTROL]; BATCH],
+    control_lens: [usize; BATCH],
 }
 
 impl Buffers {
@@ -94,6 +101,8 @@ impl Buffers {
             stride,
             lens: [0; BATCH],
             names: [[0; NAME]; BATCH],
+            controls: [[0; CONTROL]; BATCH],
+            control_lens: [0; BATCH],
         }
     }
 
@@ -110,17 +119,20 @@ impl Buffers {
     fn receive_with(&mut self, socket: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<usize> {
         let mut vectors = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; BATCH];
         let mut messages = [libc::mmsghdr::zeroed(); BATCH];
-        let rooms = self.octets.chunks_exact_mut(self.stride).zip(&mut self.names);
-        for ((room, name), (vector, message)) in rooms.zip(vectors.iter_mut().zip(&mut messages)) {
+        let names = self.names.iter_mut().zip(&mut self.controls);
+        let rooms = self.octets.chunks_exact_mut(self.stride).zip(names);
+        for ((room, (name, control)), (vector, message)) in rooms.zip(vectors.iter_mut().zip(&mut messages)) {
             let room = &mut room[self.headroom..];
             *vector = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
             message.msg_hdr.msg_iov = &raw mut *vector;
             message.msg_hdr.msg_iovlen = 1;
             message.msg_hdr.msg_name = name.as_mut_ptr().cast();
             message.msg_hdr.msg_namelen = socklen::<[u8; NAME]>();
+            message.msg_hdr.msg_control = control.as_mut_ptr().cast();
+            message.msg_hdr.msg_controllen = control.len();
         }
-        // SAFETY: each of the BATCH messages points to one vector and one name that live through the call, and each
-        // vector to the part of `octets` of its own whose length it tells. No timeout is given.
+        // SAFETY: each of the BATCH messages points to one vector, one name and one control buffer that live through the
+        // call and whose lengths it tells, and each vector to the part of `octets` of its own whose length it tells. No timeout is given.
         let received = check(unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -131,8 +143,10 @@ impl Buffers {
             )
         })?;
         let received = usize::try_from(received).unwrap_or(0).min(BATCH);
-        for (len, message) in self.lens.iter_mut().zip(&messages[..received]) {
+        let lens = self.lens.iter_mut().zip(&mut self.control_lens);
+        for ((len, control), message) in lens.zip(&messages[..received]) {
             *len = usize::try_from(message.msg_len).unwrap_or(0).min(self.stride - self.headroom);
+            *control = message.msg_hdr.msg_controllen.min(CONTROL);
         }
         Ok(received)
     }
@@ -145,6 +159,11 @@ impl Buffers {
     /// Its sender; unspecified where it has no IP address.
     pub fn sender(&self, index: usize) -> SocketAddr {
         decode(&self.names[index])
+    }
+
+    /// The traffic class of the IP header that the message at `index` came with; 0 where the socket does not tell.
+    pub fn traffic_class(&self, index: usize) -> u8 {
+        traffic_class(&self.controls[index][..self.control_lens[index]])
     }
 
     /// The message at `index` with the octets in front of it.
@@ -223,6 +242,20 @@ fn encode(address: SocketAddr) -> ([u8; NAME], libc::socklen_t) {
     (name, len)
 }
 
+/// One control message: a `cmsghdr` and an integer (cmsg(3)).
+fn traffic_class(control: &[u8]) -> u8 {
+    const LEVEL: usize = size_of::<libc::size_t>();
+    let word = |at: usize| Some(i32::from_ne_bytes(*control.get(at..)?.first_chunk()?));
+    let value = control.get(size_of::<libc::cmsghdr>()..).unwrap_or_default();
+    match (word(LEVEL), word(LEVEL + 4), value) {
+        (Some(libc::IPPROTO_IP), Some(libc::IP_TOS), &[class, ..]) => class,
+        (Some(libc::IPPROTO_IPV6), Some(libc::IPV6_TCLASS), value) => {
+            value.first_chunk().map_or(0, |class| i32::from_ne_bytes(*class).to_le_bytes()[0])
+        }
+        _ => 0,
+    }
+}
+
 /// IPv4 in IPv6 clothes, as a dual-stack socket reports it, counts as IPv4.
 fn decode(name: &[u8; NAME]) -> SocketAddr {
     let port = u16::from_be_bytes([name[2], name[3]]);
@@ -278,6 +311,38 @@ mod tests {
         // Longer than the room: cut, and never over its neighbour.
         let expected: Vec<&[u8]> = sent.iter().map(|octets| &octets[..octets.len().min(64)]).collect();
         assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn the_traffic_class_is_told_for_both_families() {
+        for (bound, to) in
+            [("127.0.0.1:0", "127.0.0.1"), ("[::]:0", "127.0.0.1"), ("[::]:0", "::1"), ("[::1]:0", "::1")]
+        {
+            let server = udp_server(bound.parse().unwrap(), Duration::from_secs(5)).unwrap();
+            let port = UdpSocket::from(server.try_clone().unwrap()).local_addr().unwrap().port();
+            let to = SocketAddr::new(to.parse().unwrap(), port);
+            let client = UdpSocket::bind((to.ip(), 0)).unwrap();
+            let (level, name) = if to.is_ipv4() {
+                (libc::IPPROTO_IP, libc::IP_TOS)
+            } else {
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS)
+            };
+            let mut buffers = Buffers::new(0, 16);
+            for class in [0x00_u8, 0x01, 0x02, 0xb8, 0xff] {
+                set_option(client.as_fd(), level, name, &i32::from(class)).unwrap();
+                client.send_to(b"x", to).unwrap();
+                assert_eq!(buffers.receive(server.as_fd()).unwrap(), 1);
+                assert_eq!(buffers.traffic_class(0), class, "{bound} {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_traffic_class_is_none() {
+        for len in 0..CONTROL {
+            assert_eq!(traffic_class(&[0; CONTROL][..len]), 0);
+            assert_eq!(traffic_class(&[0xff; CONTROL][..len]), 0);
+        }
     }
 
     #[test]

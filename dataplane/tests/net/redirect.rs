@@ -1,14 +1,15 @@
 //! `dataplane redirect` alone: what it does with one packet, seen from the hosts around it.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use dataplane::lab::netns::Namespace;
-use dataplane::lab::topology::{Network, Size, VIP, VIP6, backend, backend_v6, director};
+use dataplane::lab::topology::{Network, Size, VIP, VIP6, backend, backend_v6, director, director_v6};
 use dataplane::redirect::config::RedirectConfig;
 use dataplane::redirect::run::Redirector;
-use dataplane::sys::datagram::udp_server;
-use etherparse::{IpNumber, Ipv4Header, PacketBuilder};
+use dataplane::sys::datagram::{Buffers, raw_ip, send, udp_server};
+use etherparse::{IpNumber, Ipv4Header, PacketBuilder, PacketBuilderStep};
 
 const CLIENT: [u8; 4] = [198, 51, 100, 2];
 const GUE: u16 = 19_523;
@@ -52,16 +53,26 @@ pub(crate) fn gue(inner: &[u8], next_hop: u8, hops: &[IpAddr]) -> Vec<u8> {
     octets
 }
 
-fn tcp(v4: bool, syn: bool) -> Vec<u8> {
-    let mut octets = Vec::new();
+/// From the client to the VIP.
+fn to_vip(v4: bool) -> PacketBuilderStep<etherparse::IpHeaders> {
     let client6 = "2001:db8:c::2".parse::<std::net::Ipv6Addr>().unwrap().octets();
-    let ip = if v4 {
+    if v4 {
         PacketBuilder::ipv4(CLIENT, VIP.octets(), 64)
     } else {
         PacketBuilder::ipv6(client6, VIP6.octets(), 64)
-    };
-    let tcp = ip.tcp(50_000, 80, 7, 1_000);
+    }
+}
+
+fn tcp(v4: bool, syn: bool) -> Vec<u8> {
+    let mut octets = Vec::new();
+    let tcp = to_vip(v4).tcp(50_000, 80, 7, 1_000);
     if syn { tcp.syn() } else { tcp.ack(1) }.write(&mut octets, b"").unwrap();
+    octets
+}
+
+fn udp(v4: bool) -> Vec<u8> {
+    let mut octets = Vec::new();
+    to_vip(v4).udp(50_000, 5_353).write(&mut octets, b"hello").unwrap();
     octets
 }
 
@@ -86,6 +97,23 @@ impl Bench {
         from.run(move || {
             let socket = UdpSocket::bind(any).unwrap();
             socket.send_to(&datagram, (to, GUE)).unwrap();
+        });
+    }
+
+    /// From the director, in an envelope that says so, with these two bits in its traffic class.
+    fn send_marked(&self, datagram: &[u8], from: IpAddr, to: IpAddr, ecn: u8) {
+        let ip = match (from, to) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => PacketBuilder::ipv4(from.octets(), to.octets(), 64),
+            (IpAddr::V6(from), IpAddr::V6(to)) => PacketBuilder::ipv6(from.octets(), to.octets(), 64),
+            _ => unreachable!("one family"),
+        };
+        let mut packet = Vec::new();
+        ip.udp(40_000, GUE).write(&mut packet, datagram).unwrap();
+        let packet = with_ecn(&packet, ecn);
+        self.network.directors[0].run(move || {
+            let socket = raw_ip(to.is_ipv4()).unwrap();
+            let one = std::iter::once((packet.as_slice(), SocketAddr::new(to, 0)));
+            send(socket.as_fd(), one, |error| panic!("{error}"));
         });
     }
 
@@ -279,15 +307,68 @@ fn datagrams_follow_their_sockets_where_asked_to() {
     let bench = bench("udp: socket\n");
     let hops: [IpAddr; 1] = [backend(1).into()];
     let alt = bench.listen(1);
-    let mut inner = Vec::new();
-    PacketBuilder::ipv4(CLIENT, VIP.octets(), 64).udp(50_000, 5_353).write(&mut inner, b"hello").unwrap();
-    let sent = gue(&inner, 0, &hops);
+    let sent = gue(&udp(true), 0, &hops);
     bench.send(&bench.network.directors[0], &sent, backend(0).into());
-    assert_eq!(received(&alt).1, gue(&inner, 1, &hops));
+    assert_eq!(received(&alt).1, gue(&udp(true), 1, &hops));
     let service = bench.network.backends[0].run(|| UdpSocket::bind("0.0.0.0:5353").unwrap());
     service.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     bench.send(&bench.network.directors[0], &sent, backend(0).into());
     let (from, octets) = received(&service);
     assert_eq!((from, octets.as_slice()), (SocketAddr::from((CLIENT, 50_000)), b"hello".as_slice()));
     bench.counted("kept", "socket", 1);
+}
+
+/// The packet with these two bits, its checksum made anew.
+fn with_ecn(packet: &[u8], ecn: u8) -> Vec<u8> {
+    let mut octets = packet.to_vec();
+    if octets[0] >> 4 == 6 {
+        octets[1] = octets[1] & 0xcf | ecn << 4;
+        return octets;
+    }
+    let (mut header, payload) = Ipv4Header::from_slice(packet).unwrap();
+    header.ecn = ecn.try_into().unwrap();
+    header.header_checksum = header.calc_header_checksum();
+    [header.to_bytes().as_slice(), payload].concat()
+}
+
+/// Congestion that a router marked on the envelope reaches the one who can tell the sender: on the packet that is kept,
+/// on the one that is passed on, and on its new envelope. A packet that cannot carry the mark is dropped.
+#[test]
+fn congestion_on_the_envelope_is_told_to_the_packet_inside() {
+    if !crate::privileged() {
+        return;
+    }
+    let bench = bench("");
+    let server = |backend: usize, port: u16| {
+        let any = SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), port);
+        bench.network.backends[backend].run(move || udp_server(any, Duration::from_secs(5))).unwrap()
+    };
+    let (service, alt) = (server(0, 5_353), server(1, GUE));
+    let mut buffers = Buffers::new(0, 2_000);
+    let mut next = |socket: &OwnedFd| {
+        assert_eq!(buffers.receive(socket.as_fd()).unwrap(), 1);
+        (buffers.traffic_class(0) & 3, buffers.message(0).to_vec())
+    };
+    let underlays: [[IpAddr; 3]; 2] = [
+        [director(0).into(), backend(0).into(), backend(1).into()],
+        [director_v6(0).into(), backend_v6(0).into(), backend_v6(1).into()],
+    ];
+    let mut dropped = 0;
+    for ([from, to, hop], v4) in underlays.into_iter().flat_map(|under| [(under, true), (under, false)]) {
+        let send = |inner: &[u8], ecn| bench.send_marked(&gue(inner, 0, &[hop]), from, to, ecn);
+        let (datagram, segment) = (udp(v4), tcp(v4, false));
+        for (outside, inside, expected) in [(3, 2, 3), (3, 1, 3), (1, 2, 1), (2, 1, 1), (2, 0, 0), (0, 3, 3)]
+        {
+            send(&with_ecn(&datagram, inside), outside);
+            assert_eq!(next(&service), (expected, b"hello".to_vec()), "kept, {outside} over {inside}");
+            send(&with_ecn(&segment, inside), outside);
+            let passed_on = gue(&with_ecn(&segment, expected), 1, &[hop]);
+            assert_eq!(next(&alt), (expected, passed_on), "passed on, {outside} over {inside}");
+        }
+        for inner in [datagram, segment] {
+            send(&inner, 3);
+            dropped += 1;
+            bench.counted("refused", "congestion", dropped);
+        }
+    }
 }
