@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::edit::{Layout, relocate, rewrite};
-use crate::plan::{Step, Wait, plan};
+use crate::plan::{Joining, Step, Wait, plan};
 use crate::report::number::{grouped, percent};
 use crate::report::some_of;
 use crate::store;
@@ -26,6 +26,9 @@ pub(super) struct Args {
     /// Percentages by which newcomers are filled, in ascending order
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=99))]
     fill: Vec<u8>,
+    /// Make newcomers hops first, so that connections reach them too by directors that still have the table before
+    #[arg(long, conflicts_with = "fill")]
+    announce: bool,
     /// Write each step's configuration and table there, and the plan as plan.txt
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -40,7 +43,12 @@ impl Args {
         ensure!(self.fill.is_sorted(), "--fill must be in ascending order");
         let current = store::load(&self.current)?;
         let target = Config::load(&self.target)?;
-        let steps = match plan(&current, &target, &self.fill) {
+        let joining = match self.fill.as_slice() {
+            [] if self.announce => Joining::Announced,
+            [] => Joining::AtOnce,
+            percents => Joining::Filled(percents.to_vec()),
+        };
+        let steps = match plan(&current, &target, &joining) {
             Ok(steps) => steps,
             Err(error) => {
                 eprintln!("refused: {error}");

@@ -1,8 +1,9 @@
 //! `tablegen simulate`.
 
+use crate::explain::{Transport, is_capture};
 use crate::report::columns::{Align, Columns};
 use crate::report::number::{grouped, percent};
-use crate::simulate::{Flow, Lives, Outcome, Rule, Synthetic, from_csv, picture, play};
+use crate::simulate::{Fleet, Flow, Lives, Outcome, Rule, Synthetic, from_capture, from_csv, picture, play};
 use crate::store;
 use anyhow::{Context as _, ensure};
 use common::table::{ForwardingTable, Table};
@@ -14,7 +15,8 @@ pub(super) struct Args {
     /// Tables in the order in which they serve
     #[arg(required = true)]
     tables: Vec<PathBuf>,
-    /// Connections to play: a line each of start,life,source,source port,destination,destination port
+    /// Connections to play: a capture (pcap or pcapng), or a line each of start,life,source,source port,destination,
+    /// destination port, in seconds
     #[arg(long, value_name = "FILE", required_unless_present = "synthetic")]
     flows: Option<PathBuf>,
     /// Make up so many connections
@@ -29,9 +31,18 @@ pub(super) struct Args {
     /// Seconds that half of the made-up connections live longer than
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     median: f64,
-    /// Seconds that each table serves
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
-    every: f64,
+    /// Seconds that each table serves [default: 60; a capture's length is shared among the tables]
+    #[arg(long, value_name = "SECONDS")]
+    every: Option<f64>,
+    /// Directors
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    directors: u32,
+    /// Seconds from the first director that takes a new table to the last
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
+    skew: f64,
+    /// The router moves connections to other directors at random, each time that so many seconds have passed
+    #[arg(long, value_name = "SECONDS")]
+    reroute: Option<f64>,
     /// The table in the files, where there are several
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
@@ -45,11 +56,12 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        ensure!(self.every > 0.0 && self.median > 0.0, "--every and --median must be greater than 0");
+        ensure!(self.median > 0.0, "--median must be greater than 0");
         let files = self.tables.iter().map(|file| store::load(file)).collect::<Result<Vec<_>, _>>()?;
         let tables = files.iter().map(|file| self.table_of(file)).collect::<anyhow::Result<Vec<&Table>>>()?;
-        let flows = self.connections(&tables)?;
-        let outcomes = [Rule::Tables, Rule::Glb].map(|rule| play(&tables, &flows, self.every, rule));
+        let (flows, every) = self.connections(&tables)?;
+        let fleet = self.fleet(every)?;
+        let outcomes = [Rule::Tables, Rule::Glb].map(|rule| play(&tables, &flows, every, rule, fleet));
         if let Some(file) = &self.picture {
             store::write(file, picture(&outcomes[0]).as_bytes())
                 .with_context(|| format!("cannot write {}", file.display()))?;
@@ -57,9 +69,22 @@ impl Args {
         if self.json {
             super::print_json(&outcomes)?;
         } else {
-            super::print(text(&outcomes))?;
+            super::print(text(&outcomes, fleet))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn fleet(&self, every: f64) -> anyhow::Result<Fleet> {
+        ensure!(every > 0.0 && every.is_finite(), "--every must be greater than 0");
+        ensure!((0.0..every).contains(&self.skew), "--skew must be less than a table serves, {every} s");
+        ensure!(self.skew == 0.0 || self.directors > 1, "--skew needs --directors 2 or more");
+        // So many moments are as good as always.
+        let shortest = every * self.tables.len() as f64 / 10_000.0;
+        ensure!(
+            self.reroute.is_none_or(|pause| pause >= shortest && pause.is_finite()),
+            "--reroute must be at least {shortest} s here"
+        );
+        Ok(Fleet { directors: self.directors, skew: self.skew, reroute: self.reroute })
     }
 
     fn table_of<'f>(&self, file: &'f ForwardingTable) -> anyhow::Result<&'f Table> {
@@ -72,26 +97,45 @@ impl Args {
         }
     }
 
-    fn connections(&self, tables: &[&Table]) -> anyhow::Result<Vec<Flow>> {
+    /// The connections, and how long each table serves.
+    fn connections(&self, tables: &[&Table]) -> anyhow::Result<(Vec<Flow>, f64)> {
+        let every = self.every.unwrap_or(60.0);
         if let Some(file) = &self.flows {
-            let text =
-                std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-            return from_csv(&text).with_context(|| file.display().to_string());
+            let name = || file.display().to_string();
+            let octets = std::fs::read(file).with_context(|| format!("cannot read {}", name()))?;
+            if is_capture(&octets) {
+                return self.captured(&octets, tables).with_context(name);
+            }
+            let text = String::from_utf8(octets).context("neither a capture nor text").with_context(name)?;
+            return Ok((from_csv(&text).with_context(name)?, every));
         }
         let bind = tables.first().and_then(|table| table.binds.first()).context("a table without binds")?;
         let synthetic = Synthetic {
             count: self.synthetic.unwrap_or(0),
             seed: self.seed,
-            starts: 0.0..self.every * tables.len() as f64,
+            starts: 0.0..every * tables.len() as f64,
             lives: self.lives,
             median: self.median,
             vip: (bind.prefix.address(), bind.ports.first()),
         };
-        Ok(synthetic.flows())
+        Ok((synthetic.flows(), every))
+    }
+
+    fn captured(&self, octets: &[u8], tables: &[&Table]) -> anyhow::Result<(Vec<Flow>, f64)> {
+        let binds = tables.first().map(|table| table.binds.as_slice()).unwrap_or_default();
+        let flows = from_capture(octets, |flow| {
+            binds.iter().any(|bind| match flow.transport {
+                Transport::Ports(protocol, _, port) => bind.matches(flow.key.dst_addr, protocol, port),
+                Transport::Echo => bind.prefix.contains(flow.key.dst_addr),
+            })
+        })?;
+        ensure!(!flows.is_empty(), "no packet in it is to a bind of the table");
+        let length = flows.iter().map(|flow| flow.start + flow.life).fold(0.0, f64::max);
+        Ok((flows, self.every.unwrap_or(length.max(1.0) / tables.len() as f64)))
     }
 }
 
-fn text(outcomes: &[Outcome]) -> String {
+fn text(outcomes: &[Outcome], fleet: Fleet) -> String {
     let mut text = String::new();
     for outcome in outcomes {
         let rule = match outcome.rule {
@@ -100,17 +144,16 @@ fn text(outcomes: &[Outcome]) -> String {
         };
         text +=
             &format!("{rule}: {} connections opened, {} refused\n", grouped(outcome.opened), outcome.refused);
-        let mut columns = Columns::new(2, &[Align::Right; 4]);
-        columns.push(["change", "open", "broken", "on a later hop"]);
+        let mut columns = Columns::new(2, &[Align::Right; 6]);
+        let skewed = ["met the old table again", "opened ahead, then broken"];
+        let skewed = if fleet.skew > 0.0 { &skewed[..] } else { &[] };
+        columns.push(["change", "open", "broken", "on a later hop"].iter().chain(skewed).copied());
         for (change, at) in outcome.changes.iter().zip(1..) {
             let share =
                 |part: u32| format!("{} ({})", grouped(part), percent(part.into(), change.open.into()));
-            columns.push([
-                at.to_string(),
-                grouped(change.open),
-                share(change.broken),
-                share(change.later_hop),
-            ]);
+            let counts = [change.broken, change.later_hop, change.went_back, change.ahead];
+            let counts = counts.into_iter().map(share).take(2 + skewed.len());
+            columns.push([at.to_string(), grouped(change.open)].into_iter().chain(counts));
         }
         text += &columns.to_string();
     }

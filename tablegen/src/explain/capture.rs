@@ -1,4 +1,4 @@
-//! Flows of a capture: pcap or pcapng, Ethernet or bare IP.
+//! Packets of a capture, as flows: pcap or pcapng, Ethernet or bare IP.
 //!
 //! Only what starts or continues a flow to a service is taken: TCP, UDP and echo requests that are no fragments. The
 //! rest is counted, not explained: errors and fragments find their row by other means.
@@ -7,11 +7,16 @@ use super::Flow;
 use common::bind::Protocol;
 use etherparse::{Icmpv4Type, Icmpv6Type, LaxNetSlice, LaxSlicedPacket, TransportSlice};
 use pcap_file::pcap::PcapReader;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
 use pcap_file::pcapng::{Block, PcapNgReader};
 use pcap_file::{DataLink, PcapError};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, SocketAddr};
+use std::ops::ControlFlow;
+use std::time::Duration;
 
 /// The distinct flows of a capture, in order of appearance.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,85 +51,132 @@ pub enum CaptureError {
 /// Octets that a pcapng file starts with.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
+/// Does a file start as a capture does?
+pub fn is_capture(octets: &[u8]) -> bool {
+    let magics = [PCAPNG, [0xa1, 0xb2, 0xc3, 0xd4], [0xa1, 0xb2, 0x3c, 0x4d]];
+    magics.into_iter().any(|magic| {
+        let mut turned = magic;
+        turned.reverse();
+        octets.starts_with(&magic) || octets.starts_with(&turned)
+    })
+}
+
 /// Reads until there are `most` flows that `wanted` takes.
 pub fn flows(
     reader: impl Read,
     most: usize,
     wanted: impl Fn(&Flow) -> bool,
 ) -> Result<Capture, CaptureError> {
-    let mut reader = BufReader::new(reader);
-    let mut collector = Collector { capture: Capture::default(), seen: HashSet::new(), most, wanted };
-    if reader.fill_buf()?.starts_with(&PCAPNG) {
-        collector.pcapng(reader)?;
-    } else {
-        collector.pcap(reader)?;
+    let (mut capture, mut seen) = (Capture::default(), HashSet::new());
+    if most == 0 {
+        return Ok(capture);
     }
-    Ok(collector.capture)
+    packets(reader, |_, flow| {
+        capture.packets += 1;
+        match flow {
+            None => capture.others += 1,
+            Some(flow) if wanted(&flow) && seen.insert(flow) => capture.flows.push(flow),
+            Some(_) => {}
+        }
+        if capture.flows.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(capture)
 }
 
-struct Collector<W> {
-    capture: Capture,
-    seen: HashSet<Flow>,
-    most: usize,
-    wanted: W,
+/// Reads packets until `visit` has seen enough: when each was captured, and its flow if it is of one.
+pub fn packets(
+    reader: impl Read,
+    visit: impl FnMut(Duration, Option<Flow>) -> ControlFlow<()>,
+) -> Result<(), CaptureError> {
+    let mut reader = BufReader::new(reader);
+    let mut walk = Walk { packets: 0, visit };
+    if reader.fill_buf()?.starts_with(&PCAPNG) { walk.pcapng(reader) } else { walk.pcap(reader) }
 }
 
-impl<W: Fn(&Flow) -> bool> Collector<W> {
+struct Walk<V> {
+    packets: u64,
+    visit: V,
+}
+
+impl<V: FnMut(Duration, Option<Flow>) -> ControlFlow<()>> Walk<V> {
     fn pcap(&mut self, reader: impl Read) -> Result<(), CaptureError> {
         let mut reader = PcapReader::new(reader).map_err(|source| self.broken(source))?;
         let link = reader.header().datalink;
-        while let Some(packet) = reader.next_packet().filter(|_| !self.is_full()) {
+        while let Some(packet) = reader.next_packet() {
             let packet = packet.map_err(|source| self.broken(source))?;
-            self.packet(link, &packet.data)?;
+            if self.packet(link, packet.timestamp, &packet.data)?.is_break() {
+                break;
+            }
         }
         Ok(())
     }
 
     fn pcapng(&mut self, reader: impl Read) -> Result<(), CaptureError> {
         let mut reader = PcapNgReader::new(reader).map_err(|source| self.broken(source))?;
-        let mut links = Vec::new();
-        while let Some(block) = reader.next_block().filter(|_| !self.is_full()) {
+        let (mut interfaces, mut time) = (Vec::new(), Duration::ZERO);
+        while let Some(block) = reader.next_block() {
             let (interface, data) = match block.map_err(|source| self.broken(source))? {
                 Block::SectionHeader(_) => {
-                    links.clear();
+                    interfaces.clear();
                     continue;
                 }
                 Block::InterfaceDescription(interface) => {
-                    links.push(interface.linktype);
+                    interfaces.push((interface.linktype, tick(&interface)));
                     continue;
                 }
-                Block::EnhancedPacket(packet) => (packet.interface_id, packet.data),
-                Block::SimplePacket(packet) => (0, packet.data),
+                Block::EnhancedPacket(packet) => {
+                    let at = usize::try_from(packet.interface_id).ok();
+                    let interface = at.and_then(|at| interfaces.get(at));
+                    // The reader takes ticks for nanoseconds.
+                    let tick = interface.map_or(MICROSECOND, |(_, tick)| *tick);
+                    time = Duration::try_from_secs_f64(packet.timestamp.as_nanos() as f64 * tick)
+                        .unwrap_or(time);
+                    (interface, packet.data)
+                }
+                Block::SimplePacket(packet) => (interfaces.first(), packet.data),
                 _ => continue,
             };
-            let link = usize::try_from(interface).ok().and_then(|at| links.get(at).copied());
-            self.packet(link.unwrap_or(DataLink::ETHERNET), &data)?;
+            let link = interface.map_or(DataLink::ETHERNET, |(link, _)| *link);
+            if self.packet(link, time, &data)?.is_break() {
+                break;
+            }
         }
         Ok(())
     }
 
-    fn packet(&mut self, link: DataLink, octets: &[u8]) -> Result<(), CaptureError> {
+    fn packet(
+        &mut self,
+        link: DataLink,
+        time: Duration,
+        octets: &[u8],
+    ) -> Result<ControlFlow<()>, CaptureError> {
         let packet = match link {
             DataLink::ETHERNET => LaxSlicedPacket::from_ethernet(octets).ok(),
             DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => LaxSlicedPacket::from_ip(octets).ok(),
             other => return Err(CaptureError::Link(other)),
         };
-        self.capture.packets += 1;
-        match packet.as_ref().and_then(flow) {
-            None => self.capture.others += 1,
-            Some(flow) if (self.wanted)(&flow) && self.seen.insert(flow) => self.capture.flows.push(flow),
-            Some(_) => {}
-        }
-        Ok(())
-    }
-
-    fn is_full(&self) -> bool {
-        self.capture.flows.len() >= self.most
+        self.packets += 1;
+        Ok((self.visit)(time, packet.as_ref().and_then(flow)))
     }
 
     fn broken(&self, source: PcapError) -> CaptureError {
-        CaptureError::Format { packets: self.capture.packets, source }
+        CaptureError::Format { packets: self.packets, source }
     }
+}
+
+/// Seconds of a tick where an interface does not say it.
+const MICROSECOND: f64 = 1e-6;
+
+/// Seconds of a tick: a power of ten, or of two if the first bit is set (draft-ietf-opsawg-pcapng, `if_tsresol`).
+fn tick(interface: &InterfaceDescriptionBlock<'_>) -> f64 {
+    let resolution = interface.options.iter().find_map(|option| match option {
+        InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),
+        _ => None,
+    });
+    resolution.map_or(MICROSECOND, |resolution| {
+        let base: f64 = if resolution & 0x80 == 0 { 10.0 } else { 2.0 };
+        base.powi(-i32::from(resolution & 0x7f))
+    })
 }
 
 fn flow(packet: &LaxSlicedPacket<'_>) -> Option<Flow> {

@@ -7,7 +7,7 @@ mod capture;
 mod flow;
 mod text;
 
-pub use capture::{Capture, CaptureError, flows};
+pub use capture::{Capture, CaptureError, flows, is_capture, packets};
 pub use flow::{Flow, FlowError, Transport};
 
 use crate::generate::ranking::Ranking;

@@ -1,6 +1,7 @@
 //! The shortest sequence of safe tables from the one in service to a configuration.
 //!
 //! ```text
+//! 0  announce                       newcomers as hops that get no new connections, if that is asked for
 //! 1  join, drain, undrain, weigh    in as few steps as are safe: each keeps every backend that may hold connections
 //! 2  fill                           newcomers by percent, if that is asked for
 //! 3  remove                         what is drained, after the longest connection's time
@@ -64,15 +65,34 @@ pub enum PlanError {
     Stuck(String),
 }
 
-/// Steps from `current` to `target`; newcomers get to their weight by these percentages, in ascending order.
-pub fn plan(current: &ForwardingTable, target: &Config, fill: &[u8]) -> Result<Vec<Step>, PlanError> {
+/// How newcomers come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Joining {
+    /// With all other changes.
+    AtOnce,
+    /// One after the other, each as a hop first, before it owns any row: what a director opens there that has the next table already, directors
+    /// that have this one reach too, should the router move it to them.
+    Announced,
+    /// By these percentages of their weight, in ascending order.
+    Filled(Vec<u8>),
+}
+
+/// Steps from `current` to `target`.
+pub fn plan(current: &ForwardingTable, target: &Config, joining: &Joining) -> Result<Vec<Step>, PlanError> {
     let goal = &target.tables;
     let mut plan = Plan { current, steps: Vec::new() };
     let (kept, leaving) = steps::with_leavers(current, goal);
     let newcomers = steps::newcomers(current, goal);
-    let fill: Vec<u8> = if newcomers.is_empty() { Vec::new() } else { fill.to_vec() };
-    for percent in &fill {
-        plan.towards(&steps::filled(&kept, &newcomers, *percent), Wait::Rollout)?;
+    let before: Vec<Vec<TableSpec>> = match joining {
+        _ if newcomers.is_empty() => Vec::new(),
+        Joining::AtOnce => Vec::new(),
+        Joining::Announced => steps::announced(&kept, &newcomers),
+        Joining::Filled(percents) => {
+            percents.iter().map(|percent| steps::filled(&kept, &newcomers, *percent)).collect()
+        }
+    };
+    for specs in before {
+        plan.towards(&specs, Wait::Rollout)?;
     }
     plan.towards(&kept, Wait::Rollout)?;
     if leaving {

@@ -1,8 +1,12 @@
-//! Connections: read from a file, or made up from a seed.
+//! Connections: read from a file or a capture, or made up from a seed.
 
+use crate::explain::{self, CaptureError};
 use common::flow::FlowKey;
 use common::hash::mix;
+use std::collections::HashMap;
+use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::ControlFlow;
 use std::ops::Range;
 
 /// A connection.
@@ -125,6 +129,30 @@ pub fn from_csv(text: &str) -> Result<Vec<Flow>, FlowError> {
         parse(line).ok_or_else(|| FlowError { line: at + 1, found: line.to_owned() })
     };
     lines.map(flow).collect()
+}
+
+/// Connections of a capture that `wanted` takes, each from its first packet to its last; the capture starts at 0.
+pub fn from_capture(
+    reader: impl Read,
+    wanted: impl Fn(&explain::Flow) -> bool,
+) -> Result<Vec<Flow>, CaptureError> {
+    let (mut flows, mut known, mut first) = (Vec::<Flow>::new(), HashMap::new(), None);
+    explain::packets(reader, |time, flow| {
+        // A packet that was captured late lies before the first.
+        let now = time.saturating_sub(*first.get_or_insert(time)).as_secs_f64();
+        let Some(flow) = flow else { return ControlFlow::Continue(()) };
+        let at = *known.entry(flow).or_insert_with(|| {
+            wanted(&flow).then(|| {
+                flows.push(Flow { start: now, life: 0.0, key: flow.key });
+                flows.len() - 1
+            })
+        });
+        if let Some(flow) = at.and_then(|at| flows.get_mut(at)) {
+            flow.life = flow.life.max(now - flow.start);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(flows)
 }
 
 fn parse(line: &str) -> Option<Flow> {

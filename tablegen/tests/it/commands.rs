@@ -22,7 +22,7 @@ impl Folder {
     }
 
     /// Builds one of the example configurations.
-    fn table(&self, config: &str) -> String {
+    pub(crate) fn table(&self, config: &str) -> String {
         let table = self.path(config);
         tablegen(&["build", &example(config), "-o", &table]);
         table

@@ -5,7 +5,7 @@ use common::backend::{Backend, State};
 use common::table::ForwardingTable;
 use tablegen::config::{Config, TableSpec};
 use tablegen::generate::History;
-use tablegen::plan::{PlanError, Step, Wait, plan};
+use tablegen::plan::{Joining, PlanError, Step, Wait, plan};
 
 fn named(count: usize) -> Vec<Backend> {
     let ids: Vec<String> = (1..=count).map(|at| format!("web-{at}")).collect();
@@ -32,14 +32,14 @@ fn checked(current: &ForwardingTable, target: &TableSpec, steps: &[Step]) {
 #[test]
 fn the_table_in_service_needs_no_step() {
     let current = build(&spec(named(4)), History::None);
-    assert!(plan(&current, &config(spec(named(4))), &[]).unwrap().is_empty());
+    assert!(plan(&current, &config(spec(named(4))), &Joining::AtOnce).unwrap().is_empty());
 }
 
 #[test]
 fn what_is_safe_at_once_is_one_step() {
     let current = build(&spec(named(4)), History::None);
     let target = spec(named(6));
-    let steps = plan(&current, &config(target.clone()), &[]).unwrap();
+    let steps = plan(&current, &config(target.clone()), &Joining::AtOnce).unwrap();
     assert_eq!((steps.len(), steps[0].wait), (1, Wait::None));
     checked(&current, &target, &steps);
 }
@@ -48,7 +48,7 @@ fn what_is_safe_at_once_is_one_step() {
 fn leavers_are_drained_then_removed_when_their_connections_have_ended() {
     let current = build(&spec(named(5)), History::None);
     let target = spec(named(3));
-    let steps = plan(&current, &config(target.clone()), &[]).unwrap();
+    let steps = plan(&current, &config(target.clone()), &Joining::AtOnce).unwrap();
     assert_eq!(steps.iter().map(|step| step.wait).collect::<Vec<_>>(), [Wait::None, Wait::Connections]);
     assert_eq!(steps[0].changes, ["web-4: active → draining", "web-5: active → draining"]);
     assert_eq!(steps[1].diff.moved(), 0);
@@ -59,11 +59,31 @@ fn leavers_are_drained_then_removed_when_their_connections_have_ended() {
 fn newcomers_are_filled_by_percent() {
     let current = build(&spec(named(4)), History::None);
     let target = spec(named(5));
-    let steps = plan(&current, &config(target.clone()), &[10, 50]).unwrap();
+    let steps = plan(&current, &config(target.clone()), &Joining::Filled(vec![10, 50])).unwrap();
     assert_eq!(
         steps.iter().map(|step| step.changes[0].as_str()).collect::<Vec<_>>(),
         ["add web-5 as filling 10 %", "web-5: filling 10 % → filling 50 %", "web-5: filling 50 % → active",]
     );
+    checked(&current, &target, &steps);
+}
+
+#[test]
+fn newcomers_are_announced_before_they_own_anything() {
+    let current = build(&spec(named(4)), History::None);
+    let target = spec(named(6));
+    let steps = plan(&current, &config(target.clone()), &Joining::Announced).unwrap();
+    let first: Vec<&str> = steps.iter().map(|step| step.changes[0].as_str()).collect();
+    assert_eq!(
+        first,
+        [
+            "add web-5 as draining",
+            "web-5: draining → active",
+            "add web-6 as draining",
+            "web-6: draining → active"
+        ]
+    );
+    assert!(steps.iter().all(|step| step.changes.len() == 1 && step.wait != Wait::Connections));
+    assert_eq!((steps[0].diff.moved(), steps[2].diff.moved()), (0, 0));
     checked(&current, &target, &steps);
 }
 
@@ -76,7 +96,7 @@ fn what_does_not_fit_the_hops_waits_and_settles() {
     let first = build(&short(named(6)), History::None);
     let current = build(&short(draining), History::Parent(&first));
     let target = short(named(6).split_off(2));
-    let steps = plan(&current, &config(target.clone()), &[]).unwrap();
+    let steps = plan(&current, &config(target.clone()), &Joining::AtOnce).unwrap();
     assert_eq!(
         steps.iter().map(|step| (step.wait, step.settle)).collect::<Vec<_>>(),
         [(Wait::Connections, true), (Wait::Connections, false),]
@@ -88,5 +108,5 @@ fn what_does_not_fit_the_hops_waits_and_settles() {
 fn a_change_that_is_never_safe_is_refused() {
     let current = build(&spec(named(4)), History::None);
     let rekeyed = TableSpec { hash_key: common::hash::SipKey::new([9; 16]), ..spec(named(4)) };
-    assert!(matches!(plan(&current, &config(rekeyed), &[]), Err(PlanError::Stuck(_))));
+    assert!(matches!(plan(&current, &config(rekeyed), &Joining::AtOnce), Err(PlanError::Stuck(_))));
 }
