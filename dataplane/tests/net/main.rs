@@ -9,6 +9,7 @@ mod flood;
 mod one_host;
 mod redirect;
 mod second_chance;
+mod second_host;
 mod soak;
 mod speed;
 

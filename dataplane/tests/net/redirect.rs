@@ -9,7 +9,9 @@ use dataplane::lab::topology::{Network, Size, VIP, VIP6, backend, backend_v6, di
 use dataplane::redirect::config::RedirectConfig;
 use dataplane::redirect::run::Redirector;
 use dataplane::sys::datagram::{Buffers, raw_ip, send, udp_server};
-use etherparse::{IpNumber, Ipv4Header, PacketBuilder, PacketBuilderStep};
+use etherparse::{Ipv4Header, PacketBuilder, PacketBuilderStep};
+
+use crate::second_host::too_big;
 
 const CLIENT: [u8; 4] = [198, 51, 100, 2];
 const GUE: u16 = 19_523;
@@ -76,23 +78,8 @@ fn udp(v4: bool) -> Vec<u8> {
     octets
 }
 
-/// ICMP "fragmentation needed" about a segment that the VIP sent.
-fn too_big() -> Vec<u8> {
-    let mut sent = Vec::new();
-    PacketBuilder::ipv4(VIP.octets(), CLIENT, 64).tcp(80, 50_000, 1, 1).write(&mut sent, &[0; 60]).unwrap();
-    let kind = etherparse::Icmpv4Type::DestinationUnreachable(
-        etherparse::icmpv4::DestUnreachableHeader::FragmentationNeeded { next_hop_mtu: 1_300 },
-    );
-    let icmp = etherparse::Icmpv4Header::with_checksum(kind, &sent[..28]);
-    let mut payload = icmp.to_bytes().to_vec();
-    payload.extend(&sent[..28]);
-    let len = u16::try_from(payload.len()).unwrap();
-    let ip = Ipv4Header::new(len, 64, IpNumber::ICMP, [192, 0, 2, 1], VIP.octets()).unwrap();
-    [ip.to_bytes().as_slice(), &payload].concat()
-}
-
 impl Bench {
-    fn send(&self, from: &Namespace, datagram: &[u8], to: IpAddr) {
+    pub(crate) fn send(&self, from: &Namespace, datagram: &[u8], to: IpAddr) {
         let (datagram, any) = (datagram.to_vec(), if to.is_ipv4() { "0.0.0.0:40000" } else { "[::]:40000" });
         from.run(move || {
             let socket = UdpSocket::bind(any).unwrap();
@@ -117,10 +104,11 @@ impl Bench {
         });
     }
 
-    fn listen(&self, backend: usize) -> UdpSocket {
-        let socket = self.network.backends[backend].run(|| UdpSocket::bind(("0.0.0.0", GUE)).unwrap());
-        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        socket
+    /// A plain socket would not take UDP checksum 0 over IPv6.
+    pub(crate) fn listen(&self, backend: usize) -> UdpSocket {
+        let any = SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), GUE);
+        let open = move || udp_server(any, Duration::from_secs(5)).unwrap();
+        self.network.backends[backend].run(open).into()
     }
 
     /// Waits until the redirector has counted `packets` packets under `path` of its report.
@@ -145,11 +133,11 @@ impl Bench {
     }
 }
 
-fn received(socket: &UdpSocket) -> (SocketAddr, Vec<u8>) {
+pub(crate) fn received(socket: &UdpSocket) -> (SocketAddr, Vec<u8>) {
     let mut octets = vec![0; 2_000];
     let (len, from) = socket.recv_from(&mut octets).unwrap();
     octets.truncate(len);
-    (from, octets)
+    (SocketAddr::new(from.ip().to_canonical(), from.port()), octets)
 }
 
 #[test]
@@ -207,7 +195,9 @@ fn what_nobody_knows_goes_on_with_everything_in_its_place() {
     let bench = bench("");
     let hops: [IpAddr; 2] = [backend(1).into(), backend(2).into()];
     let (alt, other) = (bench.listen(1), bench.listen(2));
-    for inner in [tcp(true, false), tcp(false, false), too_big()] {
+    let mut sent = Vec::new();
+    PacketBuilder::ipv4(VIP.octets(), CLIENT, 64).tcp(80, 50_000, 1, 1).write(&mut sent, &[0; 60]).unwrap();
+    for inner in [tcp(true, false), tcp(false, false), too_big(&sent, 1_300)] {
         let sent = gue(&inner, 0, &hops);
         bench.send(&bench.network.directors[0], &sent, backend(0).into());
         let (from, got) = received(&alt);
@@ -228,13 +218,11 @@ fn an_ipv6_underlay_works_alike() {
     }
     let bench = bench("");
     let hops: [IpAddr; 1] = [backend_v6(1).into()];
-    // A plain socket would not take UDP checksum 0 over IPv6.
-    let any = "[::]:19523".parse().unwrap();
-    let alt = bench.network.backends[1].run(move || udp_server(any, Duration::from_secs(5))).unwrap();
+    let alt = bench.listen(1);
     for inner in [tcp(true, false), tcp(false, false)] {
         let sent = gue(&inner, 0, &hops);
         bench.send(&bench.network.directors[0], &sent, backend_v6(0).into());
-        let (from, got) = received(&UdpSocket::from(alt.try_clone().unwrap()));
+        let (from, got) = received(&alt);
         assert_eq!((from.ip(), from.port()), (backend_v6(0).into(), 40_000));
         assert_eq!(got, gue(&inner, 1, &hops));
     }
