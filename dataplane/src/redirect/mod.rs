@@ -14,7 +14,8 @@
 //!   time (by more than one past hops that are this host) and `hop_count` never changes, so it is passed on at most 30 times (what GUE has room for), whatever the hops are.
 //! * What is kept goes out of a socket that is bound to `lo`: it can reach this host and nothing else, also when
 //!   the VIP is missing here.
-//! * No queueing discipline is told to hold what is passed on: the sockets set no transmit time and no pacing rate.
+//! * No queueing discipline is told to hold what is passed on, as `fq` could be: the sockets set no transmit time, no
+//!   pacing rate and no priority. Tested by what is set, since the kernels that the tests run on need not have `fq`.
 //! * Congestion that was marked on the envelope is told to the packet inside (RFC 6040), kept or passed on.
 //!
 //! Sources: GUE is draft-ietf-intarea-gue-09, the private data GLB Director's; ICMP quotes RFC 792 and RFC 4443.

@@ -72,6 +72,7 @@ macro_rules! zeroable {
 zeroable!(
     i32,
     u32,
+    u64,
     libc::cpu_set_t,
     libc::ifreq,
     libc::iovec,
