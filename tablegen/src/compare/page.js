@@ -215,8 +215,9 @@ const drawRing = () => {
   ring.forEach(([token, id], at) => {
     const from = turn(ring[(at + ring.length - 1) % ring.length][0]), to = turn(token);
     const sweep = (to - from + 2 * Math.PI) % (2 * Math.PI) || 2 * Math.PI - 1e-4;
-    const path = `M${point(from, 72)}A72 72 0 ${sweep > Math.PI ? 1 : 0} 1 ${point(from + sweep, 72)}`;
-    picture.append(svg("path", { d: path, fill: "none", stroke: hue(id), "stroke-width": 16 }));
+    const large = sweep > Math.PI ? 1 : 0, end = from + sweep;
+    const path = `M${point(from, 80)}A80 80 0 ${large} 1 ${point(end, 80)}L${point(end, 64)}A64 64 0 ${large} 0 ${point(from, 64)}Z`;
+    picture.append(svg("path", { d: path, fill: hue(id) }));
   });
   if (ring.length <= 20) ring.forEach(([token, id]) => {
     const [x, y] = point(turn(token), 91).split(" ");
@@ -224,8 +225,17 @@ const drawRing = () => {
   });
   return picture;
 };
+// The buttons are made anew: whoever works by keyboard goes on where they were, or at the next node if that one left.
+const keepFocus = (change) => {
+  const one = document.activeElement, at = [...document.querySelectorAll("[data-remove]")].indexOf(one);
+  const same = one.dataset.remove ? `[data-remove="${CSS.escape(one.dataset.remove)}"]` : one.dataset.weight ? `[data-weight="${CSS.escape(one.dataset.weight)}"]` : one.id && `#${one.id}`;
+  change();
+  if (one.isConnected || !same) return;
+  const removes = [...document.querySelectorAll("[data-remove]:not(:disabled)")];
+  (document.querySelector(`${same}:not(:disabled)`) ?? removes[Math.min(at, removes.length - 1)] ?? $("add") ?? $("reset")).focus();
+};
 const draw = (owners, marks) => {
-  drawNodes();
+  keepFocus(drawNodes);
   const many = state.keys.length > 60;
   $("sides").replaceChildren(...sides.map((side, at) => {
     const chips = state.keys.map((key, i) => {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod access;
 mod browser;
 mod commands;
 mod compare;

@@ -10,7 +10,7 @@ use tablegen::diff::{Diff, Verdict};
 use tablegen::generate::History;
 use tablegen::report::{Report, html};
 
-fn page(old: &ForwardingTable, new: &ForwardingTable) -> String {
+pub(crate) fn page(old: &ForwardingTable, new: &ForwardingTable) -> String {
     let diff = Diff::new(old, new);
     html::page(
         &Report { verdict: Verdict::new(&diff, &[]), diff: &diff, excesses: &[], certificate: None },
@@ -19,12 +19,24 @@ fn page(old: &ForwardingTable, new: &ForwardingTable) -> String {
     )
 }
 
-fn drained() -> (ForwardingTable, ForwardingTable) {
+pub(crate) fn drained() -> (ForwardingTable, ForwardingTable) {
     let mut all = backends(&["a<b>", "web-2", "web-3", "web-4"]);
     let old = build(&spec(all.clone()), History::None);
     all[1].state = State::Draining;
     let new = build(&spec(all), History::Parent(&old));
     (old, new)
+}
+
+/// A backend is cut while it serves, another is drained, and the rest is ranked anew.
+pub(crate) fn risky() -> (ForwardingTable, ForwardingTable) {
+    let mut all = backends(&["web-1", "web-2", "web-3", "web-4", "web-5"]);
+    all[4].zone = Some("b".to_owned());
+    let old = build(&spec(all.clone()), History::None);
+    all.remove(0);
+    all[0].state = State::Draining;
+    all[1].weight = 2.0;
+    let reseeded = TableSpec { seed: common::table::Seed([9; 16]), max_hops: 2, ..spec(all) };
+    (old.clone(), build(&reseeded, History::Parent(&old)))
 }
 
 #[test]

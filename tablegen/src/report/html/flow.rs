@@ -48,15 +48,15 @@ pub(super) fn picture(table: &TableDiff) -> Option<String> {
         else {
             continue;
         };
-        let (a, b) = (*y1 + width / 2.0, *y2 + width / 2.0);
+        let (a, b) = (*y1, *y2);
         (*y1, *y2) = (*y1 + width, *y2 + width);
         let (start, stop, middle) = (LEFT + BLOCK, RIGHT, (LEFT + RIGHT) / 2.0);
+        let (c, d) = (a + width.max(0.4), b + width.max(0.4));
         let _ = write!(
             svg,
-            "<path d=\"M{start} {a:.1}C{middle} {a:.1} {middle} {b:.1} {stop} {b:.1}\" fill=\"none\" stroke=\"{}\" \
-             stroke-opacity=\".45\" stroke-width=\"{:.2}\"/>",
-            tint(*end),
-            width.max(0.4)
+            "<path class=\"band\" d=\"M{start} {a:.1}C{middle} {a:.1} {middle} {b:.1} {stop} {b:.1}V{d:.1}C{middle} {d:.1} \
+             {middle} {c:.1} {start} {c:.1}Z\" fill=\"{}\"/>",
+            tint(*end)
         );
     }
     blocks(&mut svg, table, &from, scale, LEFT, true);
@@ -104,7 +104,7 @@ fn blocks(svg: &mut String, table: &TableDiff, ends: &[(End, u32)], scale: f64, 
         let height = (f64::from(*rows) * scale).max(1.0);
         let _ = write!(
             svg,
-            "<rect x=\"{x}\" y=\"{top:.1}\" width=\"{BLOCK}\" height=\"{height:.1}\" fill=\"{}\"/>",
+            "<rect class=\"block\" x=\"{x}\" y=\"{top:.1}\" width=\"{BLOCK}\" height=\"{height:.1}\" fill=\"{}\"/>",
             tint(*end)
         );
         let name = match end {

@@ -5,13 +5,14 @@ use crate::diff::{RowChange, TableDiff};
 use common::table::Table;
 use std::fmt::Write as _;
 
-/// The colour of each kind of change, its words, and how bad it is: from quiet to loud.
+/// The colour of each kind of change, its words, and how bad it is: from quiet to loud. All stand out from rows that
+/// did not change by 3 : 1 or more, which is what it takes to see a single one (WCAG 2.2, 1.4.11).
 pub(super) const CHANGES: [(RowChange, [u8; 3], &str); 5] = [
-    (RowChange::Same, [0xe4, 0xe8, 0xec], "unchanged"),
-    (RowChange::Hops, [0x8f, 0xb8, 0xde], "other hops"),
-    (RowChange::Moved, [0xe0, 0x9f, 0x1f], "moved"),
+    (RowChange::Same, [0xee, 0xf0, 0xf2], "unchanged"),
+    (RowChange::Hops, [0x4f, 0x86, 0xbd], "other hops"),
+    (RowChange::Moved, [0xb8, 0x6e, 0x00], "moved"),
     (RowChange::Unnecessary, [0x8a, 0x4f, 0xc0], "moved for no reason"),
-    (RowChange::AtRisk, [0xc6, 0x1a, 0x09], "at risk"),
+    (RowChange::AtRisk, [0xb8, 0x10, 0x10], "at risk"),
 ];
 
 /// Rows to a pixel.
@@ -123,4 +124,19 @@ pub(super) fn legend(table: &TableDiff) -> String {
         let _ = write!(text, "<li><i style=\"background:{colour}\"></i>{words} {rows}</li>");
     }
     text + "</ul>"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_change_stands_out() {
+        let light = |colour: [u8; 3]| {
+            let linear = |octet: u8| ((f64::from(octet) / 255.0 + 0.055) / 1.055).powf(2.4);
+            0.2126 * linear(colour[0]) + 0.7152 * linear(colour[1]) + 0.0722 * linear(colour[2])
+        };
+        let [same, others @ ..] = CHANGES.map(|(_, colour, _)| light(colour) + 0.05);
+        others.into_iter().for_each(|other| assert!(same / other >= 3.0, "{}", same / other));
+    }
 }
