@@ -1,5 +1,6 @@
 //! Shared set-up of the benches.
 
+pub mod cable;
 pub mod packets;
 #[cfg(feature = "peers")]
 pub mod peers;

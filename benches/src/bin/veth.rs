@@ -8,22 +8,16 @@
 //! - **offered**: frames are sent as fast as one CPU can for a second; how many came back. Here the sender and the
 //!   receiving half of the kernel's veth driver, which runs on the sender's CPU, may be the limit.
 //!
-//! Frames are SYNs of 4,096 flows, 60 octets; what comes back is addressed to no one and dropped early by the stack.
+//! Frames are SYNs of 4,096 flows, 66 octets; what comes back is addressed to no one and dropped early by the stack.
 
 use std::fs;
-use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use common::backend::Backend;
-use common::bind::{Bind, PortRange, Prefix, Protocol};
-use common::flow::HashFields;
-use common::hash::SipKey;
-use common::table::{ForwardingTable, Lists, Ranking, Seed, Table};
-use dataplane::cli::Cli;
+use benches::cable::{Worker, median, per_second, pin_last, run, syn, table};
 use dataplane::io::af_packet::AfPacket;
 use dataplane::io::pnet::Pnet;
 use dataplane::io::{Link, Outgoing};
@@ -33,7 +27,6 @@ use dataplane::sys::interface::Interface;
 use dataplane::sys::packet::PacketSocket;
 use dataplane::sys::thread::{allowed_cpus, pin};
 
-const VIP: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 10);
 /// Nobody's address: what goes there is dropped early.
 const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 0x99];
 const FLOWS: u32 = 4096;
@@ -73,12 +66,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// In a process of its own: `dataplane run`, on the last CPU.
-fn run(config: &str) -> anyhow::Result<()> {
-    pin_last()?;
-    <Cli as clap::Parser>::parse_from(["dataplane", "run", "--config", config]).run()
-}
-
 /// In a process of its own: sends each frame back.
 fn echo(driver: &str, interface: &str) -> anyhow::Result<()> {
     pin_last()?;
@@ -99,11 +86,6 @@ fn echo_over(mut link: impl Link, ifindex: u32) -> anyhow::Result<()> {
             Some(Outgoing { len, ifindex })
         })?;
     }
-}
-
-fn pin_last() -> anyhow::Result<()> {
-    let cpus = allowed_cpus()?;
-    Ok(pin(*cpus.last().context("a CPU")?)?)
 }
 
 fn measure() -> anyhow::Result<()> {
@@ -131,16 +113,6 @@ fn measure() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Killed when dropped.
-struct Worker(Child);
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
 fn start(host: &Namespace, case: &Case, at: usize, config: &Path) -> anyhow::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     match case.echo {
@@ -156,40 +128,6 @@ fn config(at: usize, case: &Case) -> String {
         "version: 1\ntable: {at}.table\ninterface: front{at}\nmode: {}\nworkers: 1\ngateway_mac: 02:00:00:00:00:99\n",
         case.driver
     )
-}
-
-/// 16 backends on the cable itself, two hops a row.
-fn table(at: usize) -> anyhow::Result<ForwardingTable> {
-    let rows = 1 << 16;
-    let mut hops = Lists::empty(rows, 2);
-    for row in 0..rows {
-        let primary = u16::try_from(row.wrapping_mul(0x9e37_79b9) >> 28)?;
-        hops.set(row, [primary, (primary + 1) % 16]);
-    }
-    let subnet = u8::try_from(at)?;
-    let backend = |number: u8| {
-        Backend::new(format!("web-{number:02}"), Ipv4Addr::new(10, 9, subnet, 11 + number).into())
-    };
-    let table = Table {
-        name: "web".into(),
-        max_hops: 2,
-        ranking: Ranking::Hrw,
-        seed: Seed([1; 16]),
-        hash_key: SipKey::new([2; 16]),
-        hash_fields: HashFields::DEFAULT,
-        alt_hash_fields: HashFields::NONE,
-        spread_zones: false,
-        max_share: None,
-        backends: (0..16).map(backend).collect(),
-        binds: vec![Bind {
-            prefix: Prefix::host(VIP.into()),
-            protocol: Protocol::Tcp,
-            ports: PortRange::single(443),
-        }],
-        hops,
-        lineage: Lists::empty(rows, 1),
-    };
-    Ok(ForwardingTable::new(None, vec![table])?)
 }
 
 /// Frames a second of each case: drained, a second of CPU while they were, offered, and sent while they were offered.
@@ -241,7 +179,7 @@ impl Generator {
         let frames = (0..FLOWS)
             .map(|number| syn(number, u8::try_from(at)?, &interface))
             .collect::<anyhow::Result<_>>()?;
-        Ok(Self { socket, interface, batch: Batch::new(64), frames, next: 0 })
+        Ok(Self { socket, interface, batch: Batch::new(128), frames, next: 0 })
     }
 
     fn send_batch(&mut self) -> anyhow::Result<u64> {
@@ -300,25 +238,6 @@ impl Generator {
     }
 }
 
-/// A SYN to the VIP, sent to the host.
-fn syn(number: u32, at: u8, interface: &Interface) -> anyhow::Result<Vec<u8>> {
-    let mut frame = Vec::from([2, 0, 0, 0, 1, at]);
-    frame.extend(interface.mac);
-    frame.extend([8, 0]);
-    let source = Ipv4Addr::from(0xc633_6400 + number % 256).octets();
-    let header: [u8; 12] = [0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0];
-    frame.extend(header);
-    frame.extend(source);
-    frame.extend(VIP.octets());
-    let checksum = dataplane::wire::checksum::Sum::ZERO.octets(&frame[14..34]).checksum();
-    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
-    frame.extend(u16::try_from(1024 + number)?.to_be_bytes());
-    frame.extend(443_u16.to_be_bytes());
-    frame.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0]);
-    frame.resize(60, 0);
-    Ok(frame)
-}
-
 /// What an interface of the calling thread's namespace has received.
 fn received(interface: &str) -> anyhow::Result<u64> {
     let text = fs::read_to_string("/proc/thread-self/net/dev")?;
@@ -346,17 +265,6 @@ fn signal(pid: u32, name: &str) -> anyhow::Result<()> {
     let status = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status()?;
     ensure!(status.success(), "kill -{name} {pid}: {status}");
     Ok(())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of frames are far below 2^52")]
-fn per_second(frames: u64, time: Duration) -> f64 {
-    frames as f64 / time.as_secs_f64()
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 fn print(results: &Results) {
