@@ -19,6 +19,7 @@ mod host;
 #[path = "../director/namespace.rs"]
 mod namespace;
 
+mod cable;
 mod fuzz;
 mod judge;
 mod redirect;

@@ -1,0 +1,106 @@
+//! The table of vectors, with a third judge: the program in a driver. Frames go in by the far end of a cable and come
+//! out there or, left alone, at the near end.
+
+use std::time::Duration;
+
+use aya::programs::Xdp;
+use aya::programs::xdp::XdpMode;
+use aya::{Ebpf, EbpfLoader};
+use dataplane::sys::interface::Interface;
+use dataplane::sys::packet::PacketSocket;
+use dataplane::sys::ring::{Ring, Shape};
+use dataplane::xdp::{Attached, Director};
+
+use crate::judge::{INGRESS, PASS, Run, SHORTEST, TX, compare, less, load, run};
+use crate::namespace::{Peer, cable_to, ip, isolated};
+use crate::support::vectors::{PIPELINE, all};
+
+static MEASURE: &[u8] = aya::include_bytes_aligned!("../../../bpf/measure.bpf.o");
+
+/// Frames longer than the underlay's MTU must get through; a native program without fragments takes no more than a page.
+const MTU: u32 = 3_000;
+
+struct Cable {
+    program: Director,
+    _passing: Ebpf,
+    /// What came back, and what was left to the host.
+    far: Ring,
+    near: Ring,
+    socket: PacketSocket,
+    from: u32,
+}
+
+impl Cable {
+    fn new() -> Self {
+        let peer = Peer::new();
+        cable_to(&peer, "near", "far");
+        ip(&format!("link set near mtu {MTU}"));
+        let (passing, far, socket, from) = peer.visit(|| {
+            ip(&format!("link set far mtu {MTU}"));
+            let from = Interface::named("far").unwrap().index;
+            let ring = Ring::open(from, Shape::default(), None).unwrap();
+            (passing(from), ring, PacketSocket::open().unwrap(), from)
+        });
+        let near = Interface::named("near").unwrap().index;
+        let mut program = load(&PIPELINE, near).unwrap();
+        program.attach_as(near, Attached::Native).unwrap();
+        Self { program, _passing: passing, far, near: Ring::open(near, Shape::default(), None).unwrap(), socket, from }
+    }
+
+    /// What the program made of it; nothing if the kernel let no end have it.
+    fn pass(&mut self, frame: &[u8]) -> Option<Run> {
+        assert_eq!(self.socket.send(self.from, frame).unwrap(), frame.len());
+        for _ in 0..100 {
+            for (action, ring) in [(TX, &mut self.far), (PASS, &mut self.near)] {
+                ring.wait(Duration::from_millis(1)).unwrap();
+                if let Some(frame) = next(ring) {
+                    return Some(Run { action, frame });
+                }
+            }
+        }
+        None
+    }
+}
+
+/// A veth takes what its peer's program sends back only if it has a program of its own.
+fn passing(interface: u32) -> Ebpf {
+    let mut ebpf = EbpfLoader::new().btf(None).load(MEASURE).unwrap();
+    let left: &mut Xdp = ebpf.program_mut("left").unwrap().try_into().unwrap();
+    left.load().unwrap();
+    left.attach_to_if_index(interface, XdpMode::Driver).unwrap();
+    ebpf
+}
+
+/// The one frame that a ring has, if any.
+fn next(ring: &mut Ring) -> Option<Vec<u8>> {
+    let mut block = ring.block()?;
+    let frame = block.frame().map(|frame| frame.bytes.to_vec());
+    assert!(block.frame().is_none(), "one frame in, one out");
+    frame
+}
+
+#[test]
+fn every_vector_fares_alike_in_the_driver() {
+    let Some(judge) = load(&PIPELINE, INGRESS) else { return };
+    isolated(|| {
+        let mut cable = Cable::new();
+        let (mut sent, mut left, mut unseen) = (0, 0, Vec::new());
+        for vector in all().iter().filter(|vector| vector.frame.len() >= SHORTEST) {
+            let before = [&judge, &cable.program].map(|program| program.counts().unwrap());
+            compare(vector.name, &PIPELINE, &judge, &vector.frame);
+            let counted = less(&judge.counts().unwrap(), &before[0]);
+            let expected = run(&judge, &vector.frame);
+            match cable.pass(&vector.frame) {
+                Some(done) => assert_eq!(done, expected, "{}", vector.name),
+                None => unseen.push(vector.name),
+            }
+            assert_eq!(less(&cable.program.counts().unwrap(), &before[1]), counted, "{}", vector.name);
+            sent += usize::from(expected.action == TX);
+            left += usize::from(expected.action == PASS);
+        }
+        eprintln!("{sent} sent, {left} left alike; {unseen:?} left, and dropped by the kernel behind the program");
+        assert!(sent >= 15 && left >= 30, "{sent} sent, {left} left");
+        // A tag that is cut: the kernel takes tags off before anybody sees the frame.
+        assert_eq!(unseen, ["tag_cut"]);
+    });
+}
