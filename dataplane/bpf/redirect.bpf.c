@@ -4,7 +4,8 @@
 // `dataplane redirect`, or to the kernel if it is none of ours.
 //
 // Plain: no tag, IPv4 outside without options and with a right checksum, UDP checksum 0, lengths that agree; inside
-// TCP or UDP over IPv4 without options or over IPv6 without extension headers.
+// TCP or UDP over IPv4 without options or over IPv6 without extension headers; and outside no mark of congestion that
+// the packet inside would have to take over.
 #include "parse.h"
 #include "redirect_abi.h"
 
@@ -248,6 +249,15 @@ static __always_inline enum fate read_outer(const struct outer *outer, __u32 fra
 	return FATES;
 }
 
+// Taking the outer header off or writing it anew loses what ECN field it had. That changes nothing where it was Not-ECT
+// or ECT(0), whatever is inside, nor where it is the same as inside (RFC 6040, figure 4).
+static __always_inline int ecn_says_more(const struct outer *outer, __u8 inside)
+{
+	__u8 outside = outer->ip[1] & 3;
+
+	return outside & 1 && outside != inside;
+}
+
 SEC("xdp")
 int redirect(struct xdp_md *ctx)
 {
@@ -270,6 +280,8 @@ int redirect(struct xdp_md *ctx)
 		fate = judge_v6(ctx, inner, end, len, &ecn);
 	if (fate == LEFT_INNER)
 		return count(fate, XDP_PASS);
+	if (ecn_says_more(outer, ecn))
+		return count(LEFT_OUTER, XDP_PASS);
 	if (fate != FORWARDED)
 		return keep(ctx, fate, strip, outer);
 	if (outer->gue.next_hop == outer->gue.hop_count)

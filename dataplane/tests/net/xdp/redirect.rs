@@ -169,6 +169,51 @@ fn ipv6_inside_too() {
     with_bpf(|| keeps_and_leaves("2001:db8::10".parse().unwrap()));
 }
 
+/// Where the network marked the outer header, the packet inside must learn of it (RFC 6040): not by the program.
+#[test]
+fn a_mark_that_the_packet_inside_lacks_is_left() {
+    with_bpf(|| {
+        let mut scene = scene(VIP.into());
+        let (here, there) = (scene.client.local_addr().unwrap(), scene.client.peer_addr().unwrap());
+        let way = Neighbour {
+            destination: [6; 6],
+            source: [7; 6],
+            source_address: [10, 0, 1, 77].into(),
+            ifindex: INGRESS,
+        };
+        scene.program.set_neighbour(NEXT.into(), Some(&way)).unwrap();
+        let stranger = SocketAddr::new(here.ip(), here.port() ^ 1);
+        let (not_ect, ect_1, ect_0, ce) = (0, 1, 2, 3);
+        for outside in [not_ect, ect_1, ect_0, ce] {
+            for inside in [not_ect, ect_1, ect_0, ce] {
+                let same = [not_ect, ect_0].contains(&outside) || outside == inside;
+                for (from, action) in [(here, PASS), (stranger, TX)] {
+                    let mut packet = inner(from, there, ACK);
+                    mark(&mut packet, inside);
+                    let mut frame = gue(DIRECTOR, 0, &[NEXT], &packet);
+                    mark(&mut frame[14..], outside);
+                    let done = run(&scene, &frame);
+                    let name = format!("{outside:02b} around {inside:02b}");
+                    match (same, action) {
+                        (false, _) => assert_eq!(done, (PASS, frame), "{name}"),
+                        (true, PASS) => assert_eq!(done, (PASS, unwrapped(&packet)), "{name}"),
+                        (true, _) => assert_eq!((done.0, done.1[15]), (TX, inside), "{name}"),
+                    }
+                }
+            }
+        }
+        assert_eq!(counts(&scene).left["outer"], 2 * 6, "both marks, three packets without each");
+    });
+}
+
+/// Writes the ECN field of an IPv4 packet.
+fn mark(packet: &mut [u8], ecn: u8) {
+    packet[1] = ecn;
+    packet[10..12].fill(0);
+    let sum = checksum(&packet[..20]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
 /// Whatever is wrong or not plain is left as it came: each change alone, then every cut.
 #[test]
 fn all_else_is_left_as_it_came() {
