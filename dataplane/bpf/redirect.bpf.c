@@ -289,8 +289,12 @@ int redirect(struct xdp_md *ctx)
 	__be32 *next = (void *)(outer + 1) + 4 * (outer->gue.next_hop & 31);
 	if ((void *)(next + 1) > end)
 		return count(LEFT_GUE, XDP_PASS);
-	if (is_own(*next))
+	// A host that is listed twice; what is behind the repetition may know the connection.
+	if (is_own(*next)) {
+		if (outer->gue.next_hop + 1 < outer->gue.hop_count)
+			return count(LEFT_UNRESOLVED, XDP_PASS);
 		return keep(ctx, KEPT_OWN_HOP, strip, outer);
+	}
 	return forward(ctx, outer, *next, ecn);
 }
 

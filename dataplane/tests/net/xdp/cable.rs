@@ -44,7 +44,14 @@ impl Cable {
         let near = Interface::named("near").unwrap().index;
         let mut program = load(&PIPELINE, near).unwrap();
         program.attach_as(near, Attached::Native).unwrap();
-        Self { program, _passing: passing, far, near: Ring::open(near, Shape::default(), None).unwrap(), socket, from }
+        Self {
+            program,
+            _passing: passing,
+            far,
+            near: Ring::open(near, Shape::default(), None).unwrap(),
+            socket,
+            from,
+        }
     }
 
     /// What the program made of it; nothing if the kernel let no end have it.
@@ -98,7 +105,9 @@ fn every_vector_fares_alike_in_the_driver() {
             sent += usize::from(expected.action == TX);
             left += usize::from(expected.action == PASS);
         }
-        eprintln!("{sent} sent, {left} left alike; {unseen:?} left, and dropped by the kernel behind the program");
+        eprintln!(
+            "{sent} sent, {left} left alike; {unseen:?} left, and dropped by the kernel behind the program"
+        );
         assert!(sent >= 15 && left >= 30, "{sent} sent, {left} left");
         // A tag that is cut: the kernel takes tags off before anybody sees the frame.
         assert_eq!(unseen, ["tag_cut"]);

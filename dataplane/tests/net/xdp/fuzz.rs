@@ -22,35 +22,39 @@ const FRAMES_A_TABLE: u64 = 20_000;
 const ROWS: u32 = 65_536;
 
 /// splitmix64.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(mix(seed))
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % limit as u64).unwrap()
     }
 
-    fn one_in(&mut self, n: usize) -> bool {
+    pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    fn octet(&mut self) -> u8 {
+    pub(crate) fn octet(&mut self) -> u8 {
         u8::try_from(self.below(256)).unwrap()
     }
 
-    fn word(&mut self) -> u16 {
+    pub(crate) fn word(&mut self) -> u16 {
         u16::try_from(self.below(65_536)).unwrap()
     }
 
-    fn of<T: Copy>(&mut self, some: &[T]) -> T {
+    pub(crate) fn of<T: Copy>(&mut self, some: &[T]) -> T {
         some[self.below(some.len())]
     }
 
-    fn octets(&mut self, len: usize) -> Vec<u8> {
+    pub(crate) fn octets(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.octet()).collect()
     }
 }
@@ -274,7 +278,7 @@ fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
     }
 }
 
-fn number(name: &str, default: u64) -> u64 {
+pub(crate) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
@@ -318,7 +322,7 @@ fn random_frames_and_tables_show_no_difference() {
     let (mut frames, mut tables, mut sent, mut missed) = (0_u64, 0, 0_u64, 0_u64);
     let first = number("XDP_FUZZ_SEED", 1);
     for seed in first.. {
-        let mut random = Random(mix(seed));
+        let mut random = Random::new(seed);
         let pipeline = pipeline(&mut random);
         let Some(director) = load(&pipeline, INGRESS) else { return };
         tables += 1;

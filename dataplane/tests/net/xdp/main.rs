@@ -23,5 +23,6 @@ mod cable;
 mod fuzz;
 mod judge;
 mod redirect;
+mod redirect_fuzz;
 mod run;
 mod vectors;

@@ -1,0 +1,373 @@
+//! Random packets in GUE through the redirector's program, in a namespace with real sockets, against the decision in
+//! Rust (`redirect::decide`) over what the test knows of those sockets. Whatever the program does not leave as it came
+//! must be kept or passed on as decided, octet for octet, and counted so. `XDP_FUZZ_SECONDS` and `XDP_FUZZ_SEED` as for
+//! the director's.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use common::bind::Prefix;
+use dataplane::redirect::config::{RedirectConfig, Udp};
+use dataplane::redirect::decide::{Decision, Facts, Keep, Known, asks, decide};
+use dataplane::redirect::inner::{Flow, Inner};
+use dataplane::wire::gue::{Gue, Hops};
+use dataplane::xdp::{Neighbour, Redirect, RedirectCounts};
+
+use crate::fuzz::{Random, number};
+use crate::judge::{INGRESS, PASS, REDIRECT, SHORTEST, TX};
+use crate::namespace::{ip, isolated};
+use crate::redirect::{MAC, VIP, gue_to, test_run, v4, with_bpf};
+use crate::support::frames::checksum;
+
+const FRAMES_A_SCENE: u32 = 4_000;
+const OWN: [[u8; 4]; 2] = [[10, 0, 1, 1], [10, 0, 1, 9]];
+const HOPS: [[u8; 4]; 5] = [[10, 0, 1, 1], [10, 0, 1, 2], [10, 0, 1, 3], [10, 0, 1, 9], [10, 0, 7, 7]];
+const SENDERS: [[u8; 4]; 5] = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 1, 2], [10, 0, 1, 3], [192, 0, 2, 1]];
+const VIP6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x10);
+
+/// Sockets, the program, and what is known of both.
+struct Scene {
+    program: Redirect,
+    config: RedirectConfig,
+    ways: Vec<([u8; 4], Neighbour)>,
+    /// Source and destination of packets whose receiver has a socket that does not listen.
+    known: HashSet<(SocketAddr, SocketAddr)>,
+    flows: Vec<(SocketAddr, SocketAddr)>,
+    _open: Vec<TcpStream>,
+    _listeners: Vec<TcpListener>,
+}
+
+impl Scene {
+    fn new(random: &mut Random) -> Self {
+        ip("addr add 203.0.113.10/32 dev lo");
+        ip("addr add 2001:db8::10/128 dev lo");
+        let config = RedirectConfig::parse("fuzz", &config(random)).unwrap();
+        let mut program = Redirect::load(&config, &OWN.map(Ipv4Addr::from), MAC).unwrap();
+        let mut ways = Vec::new();
+        for hop in HOPS {
+            let way = Neighbour {
+                destination: random.octets(6).try_into().unwrap(),
+                source: random.octets(6).try_into().unwrap(),
+                source_address: OWN[0].into(),
+                ifindex: random.of(&[INGRESS, INGRESS, INGRESS + 1]),
+            };
+            if !random.one_in(4) {
+                program.set_neighbour(hop.into(), Some(&way)).unwrap();
+                ways.push((hop, way));
+            }
+        }
+        let mut scene = Self {
+            program,
+            config,
+            ways,
+            known: HashSet::new(),
+            flows: Vec::new(),
+            _open: Vec::new(),
+            _listeners: Vec::new(),
+        };
+        scene.connect(IpAddr::from(VIP));
+        scene.connect(IpAddr::from(VIP6));
+        scene
+    }
+
+    /// A service with connections that are open, half closed, and closed (TIME_WAIT lasts longer than a scene).
+    fn connect(&mut self, vip: IpAddr) {
+        let listener = TcpListener::bind((vip, 443)).unwrap();
+        let service = listener.local_addr().unwrap();
+        for number in 0..6 {
+            let client = TcpStream::connect(service).unwrap();
+            let (server, from) = listener.accept().unwrap();
+            self.flows.push((from, service));
+            self.known.insert((from, service));
+            match number {
+                0 | 1 => {}
+                2 => server.shutdown(Shutdown::Write).unwrap(),
+                3 => client.shutdown(Shutdown::Write).unwrap(),
+                _ => {
+                    // The end that closes first waits; the other's socket is gone.
+                    drop(server);
+                    drop(client);
+                    continue;
+                }
+            }
+            // The client's end is in this namespace, too.
+            self.known.insert((service, from));
+            self._open.extend([client, server]);
+        }
+        self._listeners.push(listener);
+    }
+}
+
+fn config(random: &mut Random) -> String {
+    let directors = random.of(&["10.0.0.1", "10.0.0.0/28", "10.0.0.0/28, 10.0.1.3", "0.0.0.0/0"]);
+    let backends = random.of(&["10.0.1.0/24", "10.0.1.2, 10.0.1.3", "10.0.0.0/16"]);
+    let vips =
+        random.of(&["203.0.113.10, \"2001:db8::10\"", "203.0.113.0/24, \"2001:db8::/32\"", "203.0.113.10"]);
+    let (hops, udp) = (random.of(&[1, 3, 7, 30]), random.of(&["keep", "socket"]));
+    format!(
+        "{{version: 1, max_hops: {hops}, udp: {udp}, directors: [{directors}], backends: [{backends}], vips: [{vips}]}}"
+    )
+}
+
+fn segment(random: &mut Random, from: u16, to: u16) -> Vec<u8> {
+    let flags = random.of(&[0x02, 0x02, 0x10, 0x10, 0x10, 0x12, 0x11, 0x04, 0x14, 0xc2, 0x06, 0]);
+    let flags = if random.one_in(8) { random.octet() } else { flags };
+    let mut segment = [from.to_be_bytes(), to.to_be_bytes()].concat();
+    segment.extend(random.octets(8));
+    segment.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    let payload = random.of(&[0, 0, 4, 100]);
+    segment.extend(random.octets(payload));
+    segment
+}
+
+/// A packet of a flow that has a socket, or nearly one.
+fn inner(random: &mut Random, scene: &Scene) -> Vec<u8> {
+    let (mut from, mut to) = random.of(&scene.flows);
+    match random.below(8) {
+        0 | 1 => from.set_port(from.port() ^ 1),
+        2 => from.set_port(random.word()),
+        3 => to.set_port(random.of(&[80, 444])),
+        4 => (from, to) = (to, from),
+        5 if from.is_ipv4() => from.set_ip([198, 51, 100, random.octet()].into()),
+        _ => {}
+    }
+    if random.one_in(20) && to.is_ipv4() {
+        to.set_ip([203, 0, random.of(&[113, 114]), random.octet()].into());
+    }
+    let protocol = random.of(&[6, 6, 6, 6, 6, 6, 17, 17, 1, 58, 47, 0]);
+    let segment = segment(random, from.port(), to.port());
+    let mut packet = match (from.ip(), to.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => v4(from.octets(), to.octets(), protocol, &segment),
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let len = u16::try_from(segment.len()).unwrap().to_be_bytes();
+            let mut packet = vec![0x60, 0, 0, 0, len[0], len[1], protocol, 64];
+            packet.extend([from.octets(), to.octets()].concat());
+            packet.extend(&segment);
+            packet
+        }
+        _ => unreachable!("one family"),
+    };
+    let ecn = random.of(&[0, 1, 2, 3]);
+    match packet[0] >> 4 {
+        4 => packet[1] = ecn,
+        _ => packet[1] = ecn << 4,
+    }
+    repair(&mut packet);
+    packet
+}
+
+/// Gives an IPv4 header without options the checksum that it should have.
+fn repair(packet: &mut [u8]) {
+    if packet.len() >= 20 && packet[0] == 0x45 {
+        packet[10..12].fill(0);
+        let sum = checksum(&packet[..20]);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+fn frame(random: &mut Random, scene: &Scene) -> Vec<u8> {
+    let inner = inner(random, scene);
+    let count = random.of(&[0, 1, 1, 1, 2, 2, 3, 4, 7]);
+    let hops: Vec<_> = (0..count).map(|_| random.of(&HOPS)).collect();
+    let next_hop = if random.one_in(3) { u8::try_from(random.below(count + 2)).unwrap() } else { 0 };
+    let sender = if random.one_in(6) {
+        random.of(&SENDERS)
+    } else {
+        random.of(&[[10, 0, if next_hop > 0 { 1 } else { 0 }, 2], SENDERS[0]])
+    };
+    let own = if random.one_in(30) { HOPS[1] } else { random.of(&OWN) };
+    let mut frame = gue_to(sender, own, next_hop, &hops, &inner);
+    frame[15] = random.of(&[0, 0, 0, 1, 2, 3, 0xfc]);
+    repair(&mut frame[14..]);
+    if random.one_in(6) {
+        mutate(random, &mut frame);
+    }
+    frame
+}
+
+/// Flips bits of the headers, cuts or lengthens the frame; what depends on that is right again now and then.
+fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
+    for _ in 0..random.below(3) {
+        let at = random.of(&[0, 12, 14, 34, 42, 42, 54]) + random.below(20);
+        if let Some(octet) = frame.get_mut(at) {
+            *octet ^= 1 << random.below(8);
+        }
+    }
+    match random.below(5) {
+        0 => frame.truncate(random.below(frame.len())),
+        1 => frame.extend(random.octets(4)),
+        _ => {}
+    }
+    frame.resize(frame.len().max(SHORTEST), 0);
+    if frame.len() >= 42 && random.one_in(2) {
+        let total = u16::try_from(frame.len() - 14).unwrap();
+        frame[16..18].copy_from_slice(&total.to_be_bytes());
+        frame[38..40].copy_from_slice(&total.wrapping_sub(20).to_be_bytes());
+    }
+    if random.one_in(2) {
+        repair(&mut frame[14..]);
+        let inner = 50 + 4 * usize::from(frame.get(49).copied().unwrap_or(0));
+        if let Some(inner) = frame.get_mut(inner..) {
+            repair(inner);
+        }
+    }
+}
+
+/// What the whole redirector does with a frame, if that is to keep it or to pass it on: how it is counted, and what
+/// the octets are then.
+fn decided(scene: &Scene, frame: &[u8]) -> Option<(Decision, bool, Vec<u8>)> {
+    let (ip, udp) = (frame.get(14..34)?, frame.get(34..42)?);
+    let word = |octets: &[u8], at: usize| usize::from(u16::from_be_bytes([octets[at], octets[at + 1]]));
+    let address = |at: usize| Ipv4Addr::new(ip[at], ip[at + 1], ip[at + 2], ip[at + 3]);
+    // As the kernel would deliver it to the socket.
+    let is_ours = frame[..6] == MAC
+        && frame[12..14] == [8, 0]
+        && ip[0] == 0x45
+        && checksum(ip) == 0
+        && word(ip, 6) & 0x3fff == 0
+        && ip[9] == 17
+        && OWN.contains(&address(16).octets())
+        && word(udp, 2) == 19_523
+        && word(udp, 6) == 0;
+    let datagram =
+        frame.get(42..34 + word(udp, 4)).filter(|_| is_ours && 34 + word(udp, 4) <= 14 + word(ip, 2))?;
+    let gue = Gue::parse(datagram).ok()?;
+    let holds = |list: &[Prefix], address: IpAddr| list.iter().any(|prefix| prefix.contains(address));
+    let senders = if gue.next_hop > 0 { &scene.config.backends } else { &scene.config.directors };
+    let inner = Inner::parse(gue.inner_protocol, gue.inner).ok()?;
+    let Hops::V4(hops) = gue.hops else { return None };
+    if !holds(senders, address(12).into())
+        || hops.len() > usize::from(scene.config.max_hops)
+        || !holds(&scene.config.vips, inner.destination)
+    {
+        return None;
+    }
+    let left = hops.get(usize::from(gue.next_hop)..)?;
+    let elsewhere = left.iter().position(|hop| !OWN.contains(hop));
+    let asked = asks(&inner.kind, scene.config.udp == Udp::Socket);
+    let facts = Facts {
+        known: asked.map_or(Known::No, |flow| known(scene, &flow)),
+        follows_syn: false,
+        next: elsewhere.or((!left.is_empty()).then_some(0)).map(|at| IpAddr::from(left[at])),
+        next_is_own: !left.is_empty() && elsewhere.is_none(),
+    };
+    let packet = gue.inner.get(..inner.len)?;
+    if !ecn_stays(ip[1] & 3, inner.traffic_class & 3) {
+        return None;
+    }
+    let decision = decide(&inner.kind, asked.is_some(), &facts);
+    let octets = match decision {
+        Decision::Keep(_) => {
+            let ether_type = if gue.inner_protocol == 4 { [8, 0] } else { [0x86, 0xdd] };
+            [&frame[..12], &ether_type, packet].concat()
+        }
+        Decision::Forward(IpAddr::V4(to)) if holds(&scene.config.backends, to.into()) => {
+            let (_, way) = scene.ways.iter().find(|(hop, _)| *hop == to.octets())?;
+            let next = gue.next_hop + u8::try_from(elsewhere? + 1).ok()?;
+            let mut new = gue_to(way.source_address.octets(), to.octets(), next, hops, packet);
+            new[..6].copy_from_slice(&way.destination);
+            new[6..12].copy_from_slice(&way.source);
+            new[15] = inner.traffic_class & 3;
+            new[34..36].copy_from_slice(&udp[..2]);
+            repair(&mut new[14..]);
+            new
+        }
+        _ => return None,
+    };
+    Some((decision, gue.next_hop > 0, octets))
+}
+
+fn known(scene: &Scene, flow: &Flow) -> Known {
+    if scene.known.contains(&(flow.remote, flow.local)) { Known::Yes } else { Known::No }
+}
+
+/// RFC 6040, figure 4: whether a packet that leaves its envelope is marked as it was.
+fn ecn_stays(outside: u8, inside: u8) -> bool {
+    match outside {
+        0b11 => inside == 0b11,
+        0b01 => inside != 0b10,
+        _ => true,
+    }
+}
+
+/// How many of each: kept, passed on, left.
+#[derive(Debug, Default)]
+struct Seen {
+    kept: [u64; 6],
+    forwarded: u64,
+    left: u64,
+    left_though_decided: u64,
+}
+
+/// `before` is what the program had counted, and then what it has.
+fn compare(name: &str, scene: &Scene, frame: &[u8], seen: &mut Seen, before: &mut RedirectCounts) {
+    let (action, out) = test_run(&scene.program, frame);
+    let after = scene.program.counts().unwrap();
+    let decided = decided(scene, frame);
+    let context =
+        || format!("{name}: action {action}, {decided:?}\n{frame:02x?}\n{out:02x?}\n{:?}", scene.config);
+    let mut expected = before.clone();
+    if action == PASS && out == frame {
+        seen.left += 1;
+        seen.left_though_decided += u64::from(decided.is_some());
+        expected.left.clone_from(&after.left);
+        let sum = |counts: &RedirectCounts| counts.left.values().sum::<u64>();
+        assert_eq!(sum(&after), sum(before) + 1, "{}", context());
+    } else {
+        let Some((decision, later, octets)) = &decided else { panic!("nothing to do: {}", context()) };
+        assert_eq!(&out, octets, "other octets: {}", context());
+        match decision {
+            Decision::Keep(reason) => {
+                assert_eq!(action, PASS, "{}", context());
+                let at = Keep::ALL.iter().position(|other| other == reason).unwrap();
+                let kept = if *later { &mut expected.kept_later } else { &mut expected.kept };
+                kept[at] += 1;
+                seen.kept[at] += 1;
+                if *later && *reason == Keep::Socket {
+                    let sender = Ipv4Addr::new(frame[26], frame[27], frame[28], frame[29]);
+                    *expected.second_hop_from.entry(sender).or_default() += 1;
+                    expected.last_second_hop_ns = after.last_second_hop_ns;
+                }
+            }
+            Decision::Forward(IpAddr::V4(to)) => {
+                assert!([TX, REDIRECT].contains(&action), "{}", context());
+                expected.forwarded += 1;
+                seen.forwarded += 1;
+                *expected.forwarded_to.entry(*to).or_default() += 1;
+            }
+            _ => panic!("{}", context()),
+        }
+    }
+    assert_eq!(after, expected, "counters: {}", context());
+    *before = after;
+}
+
+#[test]
+fn random_packets_show_no_difference_to_the_decision() {
+    let until = Instant::now() + Duration::from_secs(number("XDP_FUZZ_SECONDS", 2));
+    let (first, mut frames, mut seen) = (number("XDP_FUZZ_SEED", 1), 0, Seen::default());
+    with_bpf(|| ());
+    for seed in first.. {
+        let ended = std::sync::Mutex::new((&mut seen, &mut frames));
+        isolated(|| {
+            let (seen, frames) = &mut *ended.lock().unwrap();
+            let mut random = Random::new(seed);
+            let scene = Scene::new(&mut random);
+            let mut counts = scene.program.counts().unwrap();
+            for at in 0..FRAMES_A_SCENE {
+                if at % 256 == 0 && Instant::now() >= until {
+                    break;
+                }
+                let frame = frame(&mut random, &scene);
+                compare(&format!("seed {seed}, frame {at}"), &scene, &frame, seen, &mut counts);
+                **frames += 1;
+            }
+        });
+        if Instant::now() >= until {
+            break;
+        }
+    }
+    eprintln!("{frames} packets: {seen:?}");
+    assert!(seen.forwarded > 0 && [0, 1, 3, 4, 5].iter().all(|at| seen.kept[*at] > 0), "{seen:?}");
+}
