@@ -15,6 +15,7 @@ pub mod explain;
 pub mod generate;
 pub mod glb;
 pub mod plan;
+pub mod progress;
 mod quoted;
 pub mod report;
 pub mod simulate;

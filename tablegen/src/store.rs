@@ -1,10 +1,14 @@
 //! Files that are whole or not there: written beside, synced, renamed.
+//!
+//! What a killed build leaves beside is taken away by the next one. Whether its writer still lives the lock tells that it
+//! holds on it: locks die with their process.
 
 use common::table::{ForwardingTable, TableError};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
 
 /// A table file that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -54,8 +58,8 @@ fn replace(file: &Path, old: Option<&Metadata>, octets: &[u8]) -> io::Result<()>
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     };
-    // Named, so that what a killed build leaves behind tells whose it is.
-    let mut beside = tempfile::Builder::new().prefix(".tablegen-").suffix(".tmp").tempfile_in(folder)?;
+    sweep(folder);
+    let mut beside = beside(folder)?;
     beside.write_all(octets)?;
     if let Some(old) = old {
         take_over(beside.as_file(), old)?;
@@ -63,6 +67,39 @@ fn replace(file: &Path, old: Option<&Metadata>, octets: &[u8]) -> io::Result<()>
     beside.as_file().sync_all()?;
     beside.persist(file)?;
     File::open(folder)?.sync_all()
+}
+
+/// How files are called that are not whole yet.
+const UNFINISHED: (&str, &str) = (".tablegen-", ".tmp");
+
+/// A file of our own in `folder`, locked as long as it is open.
+fn beside(folder: &Path) -> io::Result<NamedTempFile> {
+    loop {
+        let file = tempfile::Builder::new().prefix(UNFINISHED.0).suffix(UNFINISHED.1).tempfile_in(folder)?;
+        // Where there are no locks nobody sweeps either.
+        let _ = file.as_file().lock();
+        // Between its making and its lock another build may have taken it for a dead one's.
+        if file.as_file().metadata()?.nlink() > 0 {
+            return Ok(file);
+        }
+    }
+}
+
+/// Takes away what killed builds left in `folder`. What cannot be looked at, locked or removed stays: this is a courtesy.
+fn sweep(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let unfinished = entries.filter(|entry| {
+        let name = entry.file_name();
+        let name = name.to_str().unwrap_or_default();
+        name.starts_with(UNFINISHED.0) && name.ends_with(UNFINISHED.1)
+    });
+    for entry in unfinished.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())) {
+        if let Ok(file) = File::open(entry.path())
+            && file.try_lock().is_ok()
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Owner and mode of the file that is replaced: who could read it yesterday can read it today. Where the system does
@@ -90,6 +127,42 @@ mod tests {
         write(&file, b"two").unwrap();
         assert_eq!((mode(), fs::read(&file).unwrap()), (0o640, b"two".to_vec()));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_a_killed_build_left_is_taken_away_and_what_is_being_written_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let (dead, live, link) =
+            (path(".tablegen-dead.tmp"), path(".tablegen-live.tmp"), path(".tablegen-link.tmp"));
+        for file in [&dead, &live, &path("other.tmp")] {
+            fs::write(file, b"half").unwrap();
+        }
+        std::os::unix::fs::symlink("other.tmp", &link).unwrap();
+        let writer = File::open(&live).unwrap();
+        writer.lock().unwrap();
+        write(&path("table"), b"one").unwrap();
+        assert_eq!(
+            [&dead, &live, &link, &path("other.tmp")].map(|file| file.exists()),
+            [false, true, true, true]
+        );
+        drop(writer);
+        write(&path("table"), b"two").unwrap();
+        assert!(!live.exists());
+    }
+
+    /// Whoever writes holds the lock, so that others at work in the same folder do not take its file.
+    #[test]
+    fn builds_at_once_do_not_take_each_others_files() {
+        let folder = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for writer in 0..8u8 {
+                let file = folder.path().join(format!("table-{writer}"));
+                scope.spawn(move || (0..50u8).for_each(|round| write(&file, &[writer, round]).unwrap()));
+            }
+        });
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 8);
+        assert_eq!(fs::read(folder.path().join("table-3")).unwrap(), [3, 49]);
     }
 
     #[test]

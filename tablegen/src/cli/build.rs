@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::generate::{self, Cache, Generated, History};
 use crate::summary::Summary;
-use crate::{glb, store};
+use crate::{glb, progress, store};
 use anyhow::Context as _;
 use common::table::ForwardingTable;
 use std::num::NonZero;
@@ -51,9 +51,11 @@ impl Args {
         super::warn(&config.warnings);
         let threads = self.threads.map_or(0, NonZero::get);
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-        let (octets, table) = pool.install(|| match self.format {
-            Format::Native => self.native(&config),
-            Format::Glb => self.glb(&config),
+        let (octets, table) = progress::shown("build", |_| {
+            pool.install(|| match self.format {
+                Format::Native => self.native(&config),
+                Format::Glb => self.glb(&config),
+            })
         })?;
         store::write(&self.output, &octets)
             .with_context(|| format!("cannot write {}", self.output.display()))?;

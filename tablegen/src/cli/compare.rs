@@ -3,6 +3,7 @@
 use crate::compare::methods::Member;
 use crate::compare::{Scenario, Shown, numbered_keys, page, toy};
 use crate::config::{Config, TableSpec};
+use crate::progress::{self, Progress};
 use anyhow::{Context as _, bail, ensure};
 use common::backend::Backend;
 use common::hash::hash_bytes;
@@ -57,7 +58,7 @@ impl Args {
         ensure!(!before.is_empty(), "no backend of table {} accepts", spec.name);
         let (after, words) = self.changed(&before)?;
         let scenario = Scenario { before, after, keys: self.key_hashes()?, rows: spec.rows };
-        let outcomes = scenario.run();
+        let outcomes = progress::shown("compare", |progress| scenario.run(progress));
         if self.html {
             let all = page::all_methods(&words, scenario.keys.len(), &outcomes);
             super::print(page::page(&scenario.before, self.keys.min(1_000), &all))?;
@@ -124,7 +125,8 @@ fn demo() -> String {
     let after: Vec<Member> = toy::NODES.iter().map(member).collect();
     let before = after.iter().take(3).cloned().collect();
     let scenario = Scenario { before, after, keys: numbered_keys(100_000), rows: 65_536 };
-    let all = page::all_methods("D joins A, B and C", scenario.keys.len(), &scenario.run());
+    let all =
+        page::all_methods("D joins A, B and C", scenario.keys.len(), &scenario.run(&Progress::default()));
     page::page(&[], 240, &all)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::diff::{Diff, Limits, Verdict};
 use crate::report::{Report, html, json};
-use crate::store;
+use crate::{progress, store};
 use anyhow::Context as _;
 use common::table::ForwardingTable;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,9 @@ pub(super) struct Args {
     /// How to show it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     #[command(flatten)]
     limits: Limits,
     /// The certificate of the new table that `tablegen verify --certificate` wrote, to be shown with the report
@@ -39,7 +42,9 @@ impl Args {
     /// change that is too large.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match (store::load(&self.old), store::load(&self.new)) {
-            (Ok(old), Ok(new)) => self.report(&Diff::new(&old, &new), &old, &new),
+            (Ok(old), Ok(new)) => {
+                self.report(&progress::shown("diff", |_| Diff::new(&old, &new)), &old, &new)
+            }
             (Err(error), _) | (_, Err(error)) => {
                 eprintln!("error: {error:#}");
                 Ok(ExitCode::from(2))
@@ -52,7 +57,7 @@ impl Args {
         let certificate = self.certificate.as_deref().map(|file| certificate(file, diff)).transpose()?;
         let verdict = Verdict::new(diff, &excesses);
         let report = Report { diff, verdict, excesses: &excesses, certificate: certificate.as_ref() };
-        match self.format {
+        match if self.json { Format::Json } else { self.format } {
             Format::Text => super::print(&report)?,
             Format::Json => super::print_json(&json::value(&report))?,
             Format::Html => super::print(html::page(&report, old, new))?,

@@ -6,6 +6,7 @@ use crate::edit::{Action, lines};
 use crate::report::Report;
 use crate::store;
 use anyhow::Context as _;
+use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,6 +26,9 @@ pub(super) struct Args {
     /// Write the configuration; without it the change is only shown
     #[arg(long)]
     write: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -56,17 +60,39 @@ impl Args {
             action,
         };
         let step = request.step(&self.backends)?;
-        super::print(self.shown(&text, &step))?;
-        if !step.refusals.is_empty() {
-            super::print(self.refused(&request, &step))?;
-            return Ok(ExitCode::FAILURE);
-        }
-        if self.write && step.text != text {
+        let safe = step.refusals.is_empty();
+        let write = safe && self.write && step.text != text;
+        if write {
             store::write(&self.config, step.text.as_bytes())
                 .with_context(|| format!("cannot write {}", self.config.display()))?;
         }
-        super::print(self.next(step.text != text))?;
-        Ok(ExitCode::SUCCESS)
+        if self.json {
+            super::print_json(&self.entry(&request, &step, write))?;
+        } else {
+            super::print(self.shown(&text, &step))?;
+            super::print(if safe { self.next(step.text != text) } else { self.refused(&request, &step) })?;
+        }
+        Ok(if safe { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn entry(&self, request: &Request<'_>, step: &Step, written: bool) -> serde_json::Value {
+        let safe_now = if step.refusals.is_empty() {
+            self.backends.as_slice()
+        } else {
+            request.safe_part(&self.backends)
+        };
+        let verdict = Verdict::new(&step.diff, &[]);
+        let report = Report { diff: &step.diff, verdict, excesses: &[], certificate: None };
+        json!({
+            "action": request.action.name(),
+            "backends": self.backends,
+            "changed": step.text != request.text,
+            "written": written,
+            "patch": lines::unified(&self.config.display().to_string(), request.text, &step.text),
+            "refusals": step.refusals,
+            "safe_now": safe_now,
+            "diff": crate::report::json::value(&report),
+        })
     }
 
     fn shown(&self, text: &str, step: &Step) -> String {

@@ -8,20 +8,30 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// GLB Director's JSON
-    json: PathBuf,
+    #[arg(value_name = "JSON")]
+    source: PathBuf,
     /// The configuration to write
     #[arg(short, long, value_name = "CONFIG")]
     output: PathBuf,
+    /// Print what surprises as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let file = self.json.display();
-        let json = std::fs::read_to_string(&self.json).with_context(|| file.to_string())?;
+        let file = self.source.display();
+        let json = std::fs::read_to_string(&self.source).with_context(|| file.to_string())?;
         let imported = glb::import(&json).with_context(|| file.to_string())?;
-        super::warn(&imported.warnings);
+        if !self.json {
+            super::warn(&imported.warnings);
+        }
         store::write(&self.output, imported.yaml.as_bytes())
             .with_context(|| format!("cannot write {}", self.output.display()))?;
+        if self.json {
+            let (config, warnings) = (self.output.display().to_string(), &imported.warnings);
+            super::print_json(&serde_json::json!({"config": config, "warnings": warnings}))?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -5,7 +5,7 @@ use crate::edit::{Layout, relocate, rewrite};
 use crate::plan::{Joining, Step, Wait, plan};
 use crate::report::number::{grouped, percent};
 use crate::report::some_of;
-use crate::store;
+use crate::{progress, store};
 use anyhow::{Context as _, ensure};
 use common::table::ForwardingTable;
 use serde_json::json;
@@ -48,7 +48,7 @@ impl Args {
             [] => Joining::AtOnce,
             percents => Joining::Filled(percents.to_vec()),
         };
-        let steps = match plan(&current, &target, &joining) {
+        let steps = match progress::shown("plan", |_| plan(&current, &target, &joining)) {
             Ok(steps) => steps,
             Err(error) => {
                 eprintln!("refused: {error}");

@@ -3,8 +3,10 @@
 use crate::explain::{Transport, is_capture};
 use crate::report::columns::{Align, Columns};
 use crate::report::number::{grouped, percent};
-use crate::simulate::{Fleet, Flow, Lives, Outcome, Rule, Synthetic, from_capture, from_csv, picture, play};
-use crate::store;
+use crate::simulate::{
+    Fleet, Flow, Lives, Outcome, Rule, Synthetic, counted, from_capture, from_csv, picture,
+};
+use crate::{progress, store};
 use anyhow::{Context as _, ensure};
 use common::table::{ForwardingTable, Table};
 use std::path::PathBuf;
@@ -61,7 +63,9 @@ impl Args {
         let tables = files.iter().map(|file| self.table_of(file)).collect::<anyhow::Result<Vec<&Table>>>()?;
         let (flows, every) = self.connections(&tables)?;
         let fleet = self.fleet(every)?;
-        let outcomes = [Rule::Tables, Rule::Glb].map(|rule| play(&tables, &flows, every, rule, fleet));
+        let outcomes = progress::shown("simulate", |progress| {
+            [Rule::Tables, Rule::Glb].map(|rule| counted(&tables, &flows, every, rule, fleet, progress))
+        });
         if let Some(file) = &self.picture {
             store::write(file, picture(&outcomes[0]).as_bytes())
                 .with_context(|| format!("cannot write {}", file.display()))?;

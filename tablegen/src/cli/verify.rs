@@ -1,8 +1,8 @@
 //! `tablegen verify`.
 
 use crate::config::Config;
-use crate::store;
 use crate::verify::Proof;
+use crate::{progress, store};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,7 +31,8 @@ impl Args {
         let new = store::load(&self.new)?;
         let config = Config::load(&self.config)?;
         let previous = self.previous.as_deref().map(store::load).transpose()?;
-        let proof = Proof::new(&new, &config, previous.as_ref());
+        let proof =
+            progress::shown("verify", |progress| Proof::counted(&new, &config, previous.as_ref(), progress));
         if let Some(file) = self.certificate.as_ref().filter(|_| proof.holds()) {
             store::write(file, &serde_json::to_vec_pretty(&proof)?)
                 .with_context(|| format!("cannot write {}", file.display()))?;

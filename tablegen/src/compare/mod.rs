@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Instant;
 
+use crate::progress::Progress;
 use crate::report::columns::{Align, Columns};
 use crate::report::number::{grouped, percent};
 
@@ -66,8 +67,15 @@ pub fn numbered_keys(count: u32) -> Vec<u64> {
 
 impl Scenario {
     /// Runs all methods.
-    pub fn run(&self) -> Vec<Outcome> {
-        methods::all(self.rows).into_iter().map(|method| self.outcome(&method)).collect()
+    pub fn run(&self, progress: &Progress) -> Vec<Outcome> {
+        let all = methods::all(self.rows);
+        progress.expect(all.len() as u64);
+        let outcome = |method: Method| {
+            let outcome = self.outcome(&method);
+            progress.advance(1);
+            outcome
+        };
+        all.into_iter().map(outcome).collect()
     }
 
     /// Runs one method.

@@ -19,6 +19,7 @@ pub use fleet::Fleet;
 pub use flows::{Flow, FlowError, Lives, Synthetic, from_capture, from_csv};
 pub use picture::picture;
 
+use crate::progress::Progress;
 use common::table::Table;
 use fleet::Moment;
 use rule::Rows;
@@ -71,6 +72,18 @@ pub const SAMPLES: usize = 120;
 
 /// Plays `flows` across `tables`, each of which serves for `every` seconds.
 pub fn play(tables: &[&Table], flows: &[Flow], every: f64, rule: Rule, fleet: Fleet) -> Outcome {
+    counted(tables, flows, every, rule, fleet, &Progress::default())
+}
+
+/// The same, while `progress` counts connections.
+pub fn counted(
+    tables: &[&Table],
+    flows: &[Flow],
+    every: f64,
+    rule: Rule,
+    fleet: Fleet,
+    progress: &Progress,
+) -> Outcome {
     let rows: Vec<Rows<'_>> = tables.iter().map(|table| Rows::new(table, rule)).collect();
     let moments = fleet.moments(tables.len(), every);
     let mut outcome = Outcome {
@@ -80,8 +93,10 @@ pub fn play(tables: &[&Table], flows: &[Flow], every: f64, rule: Rule, fleet: Fl
         changes: vec![Change::default(); tables.len().saturating_sub(1)],
         load: BTreeMap::new(),
     };
+    progress.expect(flows.len() as u64);
     for flow in flows {
         one(&rows, &moments, flow, every, &mut outcome);
+        progress.advance(1);
     }
     outcome
 }

@@ -11,6 +11,7 @@ mod rows;
 pub mod slow;
 
 use crate::config::{Config, TableSpec};
+use crate::progress::Progress;
 use common::table::{Digest, ForwardingTable, Table};
 use serde::Serialize;
 use slow::Before;
@@ -116,13 +117,23 @@ fn as_optional_text<S: serde::Serializer>(digest: &Option<Digest>, to: S) -> Res
 impl Proof {
     /// Checks `new` against its configuration and the table that it was built from.
     pub fn new(new: &ForwardingTable, config: &Config, previous: Option<&ForwardingTable>) -> Self {
+        Self::counted(new, config, previous, &Progress::default())
+    }
+
+    /// The same, while `progress` counts rows.
+    pub fn counted(
+        new: &ForwardingTable,
+        config: &Config,
+        previous: Option<&ForwardingTable>,
+        progress: &Progress,
+    ) -> Self {
         let mut findings = parent(new, previous);
         findings.extend(tables_missing(new, config));
         let mut tables = Vec::new();
         for table in new.tables() {
             let Some(spec) = config.tables.iter().find(|spec| spec.name == table.name) else { continue };
             let old = previous.and_then(|previous| previous.table(&table.name));
-            let (proof, found) = prove(table, spec, old);
+            let (proof, found) = prove(table, spec, old, progress);
             tables.push(proof);
             findings.extend(found);
         }
@@ -173,12 +184,17 @@ fn tables_missing(new: &ForwardingTable, config: &Config) -> Vec<Finding> {
         .collect()
 }
 
-fn prove(table: &Table, spec: &TableSpec, old: Option<&Table>) -> (TableProof, Vec<Finding>) {
+fn prove(
+    table: &Table,
+    spec: &TableSpec,
+    old: Option<&Table>,
+    progress: &Progress,
+) -> (TableProof, Vec<Finding>) {
     let mut findings = parameters::compare(table, spec);
     let wanted = parameters::table(spec);
     let computed = |settled| {
         let before = old.map(|table| Before { table, settled });
-        rows::compare(table, &wanted, &slow::rows(&wanted, before, spec.rows))
+        rows::compare(table, &wanted, &slow::rows(&wanted, before, spec.rows, progress))
     };
     let mut rows = computed(false);
     let mut settled = false;

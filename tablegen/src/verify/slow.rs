@@ -5,6 +5,7 @@
 //! place at most, which could only show where two weighted scores are as close as that.
 
 use super::hash::{finalise, hash_bytes, sip};
+use crate::progress::Progress;
 use common::backend::{Backend, Health, State};
 use common::table::{Lists, Ranking, Table};
 use rayon::prelude::*;
@@ -31,16 +32,22 @@ pub struct Before<'a> {
 }
 
 /// Recomputes all rows of `table` from its parameters and backends; its own rows and lineage are not looked at.
-pub fn rows(table: &Table, before: Option<Before<'_>>, rows: u32) -> Vec<Row> {
+pub fn rows(table: &Table, before: Option<Before<'_>>, rows: u32, progress: &Progress) -> Vec<Row> {
     let work = Work::new(table, before, rows);
     let owners = table.max_share.map(|max_share| work.bounded_owners(max_share));
     let owner = |row: u32| owners.as_ref().and_then(|owners| owners[row as usize]);
-    (0..rows).into_par_iter().map(|row| work.row(row, owner(row))).collect()
+    progress.expect(rows.into());
+    let row = |row: u32| {
+        let lists = work.row(row, owner(row));
+        progress.advance(1);
+        lists
+    };
+    (0..rows).into_par_iter().map(row).collect()
 }
 
 /// `table` with its rows and lineage replaced by recomputed ones: a generator to hold the real one against.
 pub fn rebuilt(table: &Table, before: Option<Before<'_>>, rows: u32) -> Table {
-    let computed = self::rows(table, before, rows);
+    let computed = self::rows(table, before, rows, &Progress::default());
     let mut hops = Lists::empty(rows, table.max_hops);
     let mut lineage = Lists::empty(rows, table.max_hops.saturating_sub(1));
     for (row, lists) in (0u32..).zip(computed) {

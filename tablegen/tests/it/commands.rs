@@ -239,3 +239,56 @@ fn flows_of_a_capture() {
     assert_eq!((capture.packets, capture.others), (6, 2));
     assert!(flows(&b"no capture at all, but long enough to be one"[..], 1, |_| true).is_err());
 }
+
+/// Commands that change a file say in JSON what they did, or why not.
+#[test]
+fn changes_and_imports_tell_scripts_too() {
+    let folder = Folder::new();
+    let (config, table) = (folder.path("config.yaml"), folder.table("minimal"));
+    std::fs::copy(example("minimal"), &config).unwrap();
+    let shown = json(&["drain", &config, &table, "web-2", "--json"]);
+    assert_eq!((&shown["changed"], &shown["written"]), (&true.into(), &false.into()));
+    assert!(shown["patch"].as_str().unwrap().contains("+      - { id: web-2, state: draining, address"));
+    assert_eq!((&shown["diff"]["verdict"], &shown["refusals"]), (&"safe".into(), &serde_json::json!([])));
+    assert_eq!(std::fs::read(&config).unwrap(), std::fs::read(example("minimal")).unwrap());
+    let refused = run(&["drain", &config, &table, "web-1", "web-2", "web-3", "--write", "--json"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let refused: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(
+        (&refused["written"], &refused["safe_now"]),
+        (&false.into(), &serde_json::json!(["web-1", "web-2"]))
+    );
+    let filled = json(&["fill", &config, &table, "web-2", "--percent", "50", "--write", "--json"]);
+    assert_eq!((&filled["action"], &filled["written"]), (&"fill".into(), &true.into()));
+    assert!(std::fs::read_to_string(&config).unwrap().contains("id: web-2, fill: 50, state: filling"));
+    let next = folder.path("next");
+    tablegen(&["build", &config, "-o", &next, "--previous", &table]);
+    assert_eq!(json(&["diff", &table, &next, "--json"]), json(&["diff", &table, &next, "--format", "json"]));
+    assert_eq!(run(&["diff", &table, &next, "--json", "--format", "html"]).status.code(), Some(2));
+    let glb = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/glb/t2-states.json");
+    let imported = run(&["import", glb.to_str().unwrap(), "-o", &folder.path("glb.yaml"), "--json"]);
+    assert!(imported.stderr.is_empty());
+    let imported: Value = serde_json::from_slice(&imported.stdout).unwrap();
+    assert!(imported["warnings"][0].as_str().unwrap().contains("10.0.0.6"), "{imported}");
+}
+
+/// A build that was killed while it wrote leaves a part of a file; the next one takes it away.
+#[test]
+fn a_killed_build_leaves_nothing_for_good() {
+    use std::io::Read as _;
+    let folder = Folder::new();
+    let (table, wall) = (folder.path("table"), folder.path(".tablegen-dead.tmp"));
+    std::fs::write(&wall, "half").unwrap();
+    tablegen(&["build", &example("minimal"), "-o", &table]);
+    assert_eq!(folder.names(), ["table"]);
+    // No terminal, no progress: what is piped holds nothing but words.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tablegen"))
+        .args(["verify", &table, "--config", &example("minimal")])
+        .stderr(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(child.wait().unwrap().success() && said.is_empty(), "{said:?}");
+}

@@ -94,7 +94,7 @@ fn verdict(page: &mut String, report: &Report<'_>) {
             escape(&excess.text)
         );
     }
-    page.push_str("</div><div class=\"scroll\"><table><tbody>");
+    page.push_str("</div><div class=\"scroll\"><table class=\"versions\"><tbody>");
     for (name, version) in [("before", &diff.old), ("after", &diff.new)] {
         version_line(page, name, version);
     }

@@ -106,7 +106,7 @@ pub(super) fn backends(page: &mut String, table: &TableDiff) {
         page,
         "<h3>Backends{which}</h3><p class=\"muted\">Bars: before (grey), after (blue); the upright mark is the fair share by weight.</p>\
          <div class=\"scroll\"><table><thead><tr><th>backend</th><th>state</th><th class=\"n\">before</th><th class=\"n\">after</th>\
-         <th class=\"n\">change</th><th>rows</th><th class=\"n\">share</th><th class=\"n\">of fair</th><th>gained from, lost to</th></tr></thead><tbody>"
+         <th class=\"n\">change</th><th>rows</th><th class=\"n\">share</th><th class=\"n\">of fair</th><th class=\"why\">gained from, lost to</th></tr></thead><tbody>"
     );
     for backend in listed {
         let load = if backend.fair[1] > 0.0 {
