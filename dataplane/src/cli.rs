@@ -51,10 +51,8 @@ impl Cli {
 /// 1 if what was given was read and refused, 2 for all else.
 #[must_use]
 pub fn exit_code(error: &anyhow::Error) -> u8 {
-    let refused = error.chain().any(|e| {
-        e.is::<TableError>()
-            || e.downcast_ref::<ConfigError>().is_some_and(|e| !e.is_unreadable())
-            || matches!(e.downcast_ref(), Some(redirect::config::ConfigError::Refused { .. }))
-    });
+    let refused = error
+        .chain()
+        .any(|e| e.is::<TableError>() || e.downcast_ref::<ConfigError>().is_some_and(|e| !e.is_unreadable()));
     if refused { REFUSED } else { FAILED }
 }

@@ -15,7 +15,7 @@ pub struct ConfigError {
 enum Problem {
     /// A value that is not allowed, or that is missing.
     Value {
-        key: &'static str,
+        key: String,
         found: Option<String>,
         allowed: String,
     },
@@ -25,25 +25,26 @@ enum Problem {
 }
 
 impl ConfigError {
-    pub(super) fn value(
+    pub(crate) fn value(
         file: &Path,
         line: Option<u64>,
-        key: &'static str,
+        key: impl Into<String>,
         found: Option<&str>,
         allowed: &str,
     ) -> Self {
+        let key = key.into();
         let problem = Problem::Value { key, found: found.map(str::to_owned), allowed: allowed.to_owned() };
         Self { file: file.to_owned(), line, problem }
     }
 
-    pub(super) fn document(file: &Path, error: &serde_yaml::Error) -> Self {
+    pub(crate) fn document(file: &Path, error: &serde_yaml::Error) -> Self {
         // The plain message; the place is told once, by us.
         let message = error.without_snippet().to_string();
         let line = error.location().map(|location| location.line()).filter(|&line| line > 0);
         Self { file: file.to_owned(), line, problem: Problem::Document(message) }
     }
 
-    pub(super) fn unreadable(file: &Path, error: &io::Error) -> Self {
+    pub(crate) fn unreadable(file: &Path, error: &io::Error) -> Self {
         Self { file: file.to_owned(), line: None, problem: Problem::Unreadable(error.to_string()) }
     }
 

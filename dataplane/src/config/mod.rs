@@ -7,13 +7,15 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+
 pub use self::error::ConfigError;
-use self::raw::{Field, Raw};
+use self::raw::{Field, Raw, Slot};
 use crate::pipeline::Echo;
 use crate::wire::ethernet::Mac;
 
 mod error;
-mod raw;
+pub(crate) mod raw;
 
 /// What `run` is told, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +90,26 @@ impl Mode {
     }
 }
 
+/// Where a program listens that was started with this file, of whichever kind it is. What else is in it does not matter:
+/// it may have changed since, and be refused now.
+pub fn control_of(path: &Path) -> Result<PathBuf, ConfigError> {
+    let text = fs::read_to_string(path).map_err(|error| ConfigError::unreadable(path, &error))?;
+    let raw: ControlOnly =
+        serde_yaml::from_str(&text).map_err(|error| ConfigError::document(path, &error))?;
+    raw.control.required(path, "control", "the path of a socket")?.path(folder_of(path))
+}
+
+#[derive(Deserialize)]
+struct ControlOnly {
+    #[serde(default)]
+    control: Slot,
+}
+
+/// Paths in a file are relative to this.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
 /// What to do about offloads that change frames before the director sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offloads {
@@ -107,7 +129,7 @@ impl Config {
     /// Reads the text of a file.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let raw = Raw::parse(path, text)?;
-        let folder = path.parent().unwrap_or(Path::new(""));
+        let folder = folder_of(path);
         raw.version.required(path, "version", "1")?.one_of(&[("1", ())])?;
         Ok(Self {
             table: raw.table.required(path, "table", "the path of a forwarding table")?.path(folder)?,
@@ -118,7 +140,7 @@ impl Config {
 
     /// All but the keys that must be there.
     fn optional(path: &Path, raw: &Raw) -> Result<Self, ConfigError> {
-        let folder = path.parent().unwrap_or(Path::new(""));
+        let folder = folder_of(path);
         let rate = raw.too_big_per_second.field(path, "too_big_per_second");
         Ok(Self {
             table: PathBuf::new(),
@@ -175,16 +197,20 @@ pub const LEAST_MTU: u16 = 576;
 
 const OFFLOADS: [(&str, Offloads); 2] = [("off", Offloads::Off), ("keep", Offloads::Keep)];
 const ECHO: [(&str, Echo); 3] = [("forward", Echo::Forward), ("pass", Echo::Pass), ("answer", Echo::Answer)];
-const INTERFACE: &str = "the name of an Ethernet interface, 1 to 15 octets without '/' and blanks";
+pub(crate) const INTERFACE: &str = "the name of an Ethernet interface, 1 to 15 octets without '/' and blanks";
 /// A tenth of the ICMP messages that Linux sends by default in all (net.ipv4.icmp_msgs_per_sec).
 const TOO_BIG_PER_SECOND: u32 = 100;
 
-fn choice<T: Copy>(field: Option<Field<'_>>, all: &[(&str, T)], default: T) -> Result<T, ConfigError> {
+pub(crate) fn choice<T: Copy>(
+    field: Option<Field<'_>>,
+    all: &[(&str, T)],
+    default: T,
+) -> Result<T, ConfigError> {
     field.map_or(Ok(default), |field| field.one_of(all))
 }
 
 /// As the kernel's `dev_valid_name` has it.
-fn interface(field: Field<'_>) -> Result<String, ConfigError> {
+pub(crate) fn interface(field: Field<'_>) -> Result<String, ConfigError> {
     let name = field.text();
     let fits = (1..=15).contains(&name.len()) && name != "." && name != "..";
     let plain = !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c == '\0');
@@ -336,6 +362,28 @@ mod tests {
         for text in ["mtu: 1\n", "mode: none\n", "version: 3\n", "unknown: 1\n"] {
             assert!(UnderlayConfig::parse(path, text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn where_a_program_listens_is_read_from_either_file_and_from_one_that_is_refused_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.yaml");
+        let read = |text: &str| {
+            fs::write(&path, text).unwrap();
+            control_of(&path).map_err(|error| error.to_string())
+        };
+        for text in [
+            "version: 1\ntable: t\ninterface: e\ncontrol: s\n",
+            "version: 1\ndirectors: [10.0.0.1]\nbackends: [10.0.0.2]\nvips: [203.0.113.10]\ncontrol: s\n",
+            "version: 9\nworkers: none\nnew: {key: [1]}\ncontrol: s\n",
+        ] {
+            assert_eq!(read(text).unwrap(), folder.path().join("s"), "{text}");
+        }
+        for text in ["version: 1\n", "{}\n", "control: \"\"\n"] {
+            let refused = read(text).unwrap_err();
+            assert!(refused.contains("control: found ") && refused.contains("allowed: "), "{refused}");
+        }
+        assert!(read("control: [s]\n").unwrap_err().contains("x.yaml:1:"));
     }
 
     #[test]

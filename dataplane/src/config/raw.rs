@@ -15,7 +15,7 @@ use super::ConfigError;
 /// A value that may be left out.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Slot(Option<Spanned<String>>);
+pub(crate) struct Slot(Option<Spanned<String>>);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,11 +55,11 @@ impl Raw {
 }
 
 impl Slot {
-    pub(super) fn field<'a>(&'a self, file: &'a Path, key: &'static str) -> Option<Field<'a>> {
-        self.0.as_ref().map(|value| Field { file, key, line: value.referenced.line(), text: &value.value })
+    pub(crate) fn field<'a>(&'a self, file: &'a Path, key: &'static str) -> Option<Field<'a>> {
+        self.0.as_ref().map(|value| Field::new(file, key, None, value))
     }
 
-    pub(super) fn required<'a>(
+    pub(crate) fn required<'a>(
         &'a self,
         file: &'a Path,
         key: &'static str,
@@ -69,32 +69,60 @@ impl Slot {
     }
 }
 
+/// A list of values that may be left out.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Slots(Option<Spanned<Vec<Spanned<String>>>>);
+
+impl Slots {
+    /// At least one is wanted.
+    pub(crate) fn required<'a>(
+        &'a self,
+        file: &'a Path,
+        key: &'static str,
+        allowed: &str,
+    ) -> Result<impl Iterator<Item = Field<'a>>, ConfigError> {
+        let line = self.0.as_ref().map(|list| list.referenced.line());
+        let list = self.0.as_ref().map(|list| &list.value).filter(|list| !list.is_empty());
+        let found = line.map(|_| "[]");
+        let list = list.ok_or_else(|| ConfigError::value(file, line, key, found, allowed))?;
+        Ok((0..).zip(list).map(move |(place, value)| Field::new(file, key, Some(place), value)))
+    }
+}
+
 /// A value that is there, and where.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field<'a> {
+pub(crate) struct Field<'a> {
     file: &'a Path,
     key: &'static str,
+    /// Its place in the list that the key has.
+    place: Option<usize>,
     line: u64,
     text: &'a str,
 }
 
 impl<'a> Field<'a> {
-    pub(super) fn text(&self) -> &'a str {
+    fn new(file: &'a Path, key: &'static str, place: Option<usize>, value: &'a Spanned<String>) -> Self {
+        Field { file, key, place, line: value.referenced.line(), text: &value.value }
+    }
+
+    pub(crate) fn text(&self) -> &'a str {
         self.text
     }
 
-    pub(super) fn refuse(&self, allowed: &str) -> ConfigError {
-        ConfigError::value(self.file, Some(self.line), self.key, Some(self.text), allowed)
+    pub(crate) fn refuse(&self, allowed: &str) -> ConfigError {
+        let key = self.place.map_or_else(|| self.key.to_owned(), |place| format!("{}[{place}]", self.key));
+        ConfigError::value(self.file, Some(self.line), key, Some(self.text), allowed)
     }
 
-    pub(super) fn one_of<T: Copy>(&self, all: &[(&str, T)]) -> Result<T, ConfigError> {
+    pub(crate) fn one_of<T: Copy>(&self, all: &[(&str, T)]) -> Result<T, ConfigError> {
         let names = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
         all.iter()
             .find_map(|(name, value)| (*name == self.text).then_some(*value))
             .ok_or_else(|| self.refuse(&names()))
     }
 
-    pub(super) fn number<T: Copy + FromStr + PartialOrd + std::fmt::Display>(
+    pub(crate) fn number<T: Copy + FromStr + PartialOrd + std::fmt::Display>(
         &self,
         range: RangeInclusive<T>,
     ) -> Result<T, ConfigError> {
@@ -104,7 +132,7 @@ impl<'a> Field<'a> {
         value.ok_or_else(|| self.refuse(&allowed()))
     }
 
-    pub(super) fn path(&self, folder: &Path) -> Result<PathBuf, ConfigError> {
+    pub(crate) fn path(&self, folder: &Path) -> Result<PathBuf, ConfigError> {
         if self.text.is_empty() || self.text.contains('\0') {
             return Err(self.refuse("a path"));
         }

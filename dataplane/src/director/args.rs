@@ -1,11 +1,11 @@
 //! `dataplane run` and `dataplane status`: what was typed.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 
 use super::{Director, Options};
-use crate::config::{Config, Mode};
+use crate::config::{Mode, control_of};
 use crate::console;
 use crate::control::{self, Format};
 
@@ -47,7 +47,7 @@ impl RunArgs {
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("whom").required(true))]
 pub struct StatusArgs {
-    /// The director's configuration, which says where it listens
+    /// The program's configuration, which says where it listens
     #[arg(long, value_name = "FILE", group = "whom")]
     config: Option<PathBuf>,
     /// Its control socket
@@ -66,7 +66,7 @@ impl StatusArgs {
     pub fn run(&self) -> anyhow::Result<()> {
         let path = match (&self.control, &self.config) {
             (Some(path), _) => path.clone(),
-            (None, Some(config)) => of(config)?,
+            (None, Some(config)) => control_of(config)?,
             (None, None) => anyhow::bail!("neither --config nor --control"),
         };
         let format = if self.json { Format::Json } else { Format::Text };
@@ -75,10 +75,4 @@ impl StatusArgs {
         console::show(&answer);
         Ok(())
     }
-}
-
-fn of(config: &Path) -> anyhow::Result<PathBuf> {
-    Config::load(config)?.control.with_context(|| {
-        format!("{}: control: found nothing, allowed: the path of a socket", config.display())
-    })
 }

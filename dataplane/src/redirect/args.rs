@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::config::{Mode, RedirectConfig};
+use super::config::{Mode, RedirectConfig, Typed};
 use super::run;
 
 /// Takes GUE packets on a backend's host: keeps those that belong here, passes the others on
@@ -30,13 +30,8 @@ pub struct RedirectArgs {
 impl RedirectArgs {
     /// Runs until SIGTERM or SIGINT.
     pub fn run(&self) -> anyhow::Result<()> {
-        let mut config = RedirectConfig::read(&self.config)?;
-        config.mode = self.mode.unwrap_or(config.mode);
-        config.interface = self.interface.clone().or(config.interface);
-        anyhow::ensure!(
-            config.mode == Mode::Socket || config.interface.is_some(),
-            "this mode needs --interface"
-        );
+        let typed = Typed { mode: self.mode, interface: self.interface.clone() };
+        let config = RedirectConfig::read(&self.config, typed)?;
         if self.check {
             return Ok(());
         }

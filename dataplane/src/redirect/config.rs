@@ -1,4 +1,5 @@
-//! `redirect.yaml`: what was written, and what it means.
+//! `redirect.yaml`: what was written, and what it means. As strict as a director's configuration, and read by the same
+//! means.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -6,6 +7,8 @@ use std::path::{Path, PathBuf};
 use common::bind::Prefix;
 use serde::Deserialize;
 
+use crate::config::raw::{Field, Slot, Slots};
+use crate::config::{ConfigError, INTERFACE, choice, folder_of, interface};
 use crate::wire::gue;
 
 /// A configuration that makes sense.
@@ -36,11 +39,9 @@ pub struct RedirectConfig {
 }
 
 /// How packets come in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
     /// By the UDP socket.
-    #[default]
     Socket,
     /// The plain case by the kernel program, where it may be had; the rest by the socket.
     Auto,
@@ -49,12 +50,10 @@ pub enum Mode {
 }
 
 /// What is done with UDP datagrams (and ICMP errors about them).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Udp {
     /// Keep them all. The default: a UDP service has one unconnected socket that takes every client's datagrams, on
     /// every backend, so the kernel cannot tell a known client from a new one and would have to be asked each time.
-    #[default]
     Keep,
     /// Keep those that a connected or bound socket would take, and pass on the others. For services that are not
     /// there on every backend, or close their socket to drain.
@@ -64,127 +63,115 @@ pub enum Udp {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
-    version: u8,
-    listen: Option<SocketAddr>,
-    directors: Vec<Text>,
-    backends: Vec<Text>,
-    vips: Vec<Text>,
-    max_hops: Option<u8>,
     #[serde(default)]
-    second_chance: Switch,
+    version: Slot,
     #[serde(default)]
-    udp: Udp,
+    listen: Slot,
     #[serde(default)]
-    mode: Mode,
-    interface: Option<String>,
-    workers: Option<u8>,
-    control: Option<PathBuf>,
+    directors: Slots,
+    #[serde(default)]
+    backends: Slots,
+    #[serde(default)]
+    vips: Slots,
+    #[serde(default)]
+    max_hops: Slot,
+    #[serde(default)]
+    second_chance: Slot,
+    #[serde(default)]
+    udp: Slot,
+    #[serde(default)]
+    mode: Slot,
+    #[serde(default)]
+    interface: Slot,
+    #[serde(default)]
+    workers: Slot,
+    #[serde(default)]
+    control: Slot,
 }
 
-/// A prefix as people write it; serde reports the line of one that is none.
-#[derive(Deserialize)]
-#[serde(try_from = "String")]
-struct Text(Prefix);
-
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Switch {
-    #[default]
-    On,
-    Off,
-}
-
-impl TryFrom<String> for Text {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let (address, bits) = text.split_once('/').map_or((text.as_str(), None), |(a, b)| (a, Some(b)));
-        let address: IpAddr =
-            address.parse().map_err(|_| format!("`{text}`: expected an address or a prefix"))?;
-        let Some(bits) = bits else { return Ok(Self(Prefix::host(address))) };
-        let prefix = bits.parse().ok().and_then(|bits| Prefix::new(address, bits));
-        prefix.map(Self).ok_or(format!("`{text}`: expected a prefix without host bits"))
-    }
-}
-
-/// Why a configuration was refused.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("{}: {cause}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        cause: std::io::Error,
-    },
-    /// It is not what `redirect.yaml` may be.
-    #[error("{name}: {problem}")]
-    Refused {
-        /// The file.
-        name: String,
-        /// What, where, and what is allowed.
-        problem: String,
-    },
+/// What was typed beside the file, and wins over it.
+#[derive(Clone, Debug, Default)]
+pub struct Typed {
+    /// In place of the file's.
+    pub mode: Option<Mode>,
+    /// In place of the file's.
+    pub interface: Option<String>,
 }
 
 impl RedirectConfig {
-    /// Reads a file.
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|cause| ConfigError::Read { path: path.to_owned(), cause })?;
-        Self::parse(&path.display().to_string(), &text)
+    /// Reads a file. Paths in it are relative to its folder.
+    pub fn read(path: &Path, typed: Typed) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|error| ConfigError::unreadable(path, &error))?;
+        Self::new(path, &text, typed)
     }
 
-    /// Reads `text`; `name` is for the error.
+    /// Reads the text of a file; `name` is for the error.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
-        let refused = |problem| ConfigError::Refused { name: name.to_owned(), problem };
-        let raw: Raw = serde_yaml::from_str(text).map_err(|error| refused(error.to_string()))?;
-        check(&raw).map_err(refused)?;
+        Self::new(Path::new(name), text, Typed::default())
+    }
+
+    fn new(path: &Path, text: &str, typed: Typed) -> Result<Self, ConfigError> {
+        let raw: Raw = serde_yaml::from_str(text).map_err(|error| ConfigError::document(path, &error))?;
+        raw.version.required(path, "version", "1")?.one_of(&[("1", ())])?;
+        let hops = raw.max_hops.field(path, "max_hops");
+        let workers = raw.workers.field(path, "workers");
+        let mode = choice(raw.mode.field(path, "mode"), &MODES, Mode::Socket)?;
+        let mode = typed.mode.unwrap_or(mode);
         Ok(Self {
-            listen: raw.listen.unwrap_or((Ipv6Addr::UNSPECIFIED, gue::PORT).into()),
-            directors: prefixes(raw.directors),
-            backends: prefixes(raw.backends),
-            vips: prefixes(raw.vips),
-            max_hops: raw.max_hops.unwrap_or(DEFAULT_MAX_HOPS),
-            second_chance: raw.second_chance == Switch::On,
-            udp: raw.udp,
-            mode: raw.mode,
-            interface: raw.interface,
-            workers: raw.workers.unwrap_or(1),
-            control: raw.control,
+            listen: raw.listen.field(path, "listen").map_or(Ok(LISTEN), listen)?,
+            directors: prefixes(&raw.directors, path, "directors")?,
+            backends: prefixes(&raw.backends, path, "backends")?,
+            vips: prefixes(&raw.vips, path, "vips")?,
+            max_hops: hops.map_or(Ok(DEFAULT_MAX_HOPS), |field| field.number(1..=HOP_LIMIT))?,
+            second_chance: choice(raw.second_chance.field(path, "second_chance"), &SWITCH, true)?,
+            udp: choice(raw.udp.field(path, "udp"), &UDP, Udp::Keep)?,
+            mode,
+            interface: interface_for(mode, raw.interface.field(path, "interface"), typed.interface, path)?,
+            workers: workers.map_or(Ok(1), |field| field.number(1..=64))?,
+            control: raw.control.field(path, "control").map(|it| it.path(folder_of(path))).transpose()?,
         })
     }
 }
 
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), gue::PORT);
 /// What GUE has room for: 30 IPv4 addresses.
 const HOP_LIMIT: u8 = 30;
 /// What two look-ups of four hops each can carry beside the owner, while a change of hash fields is rolled out.
 const DEFAULT_MAX_HOPS: u8 = 7;
+const MODES: [(&str, Mode); 3] = [("socket", Mode::Socket), ("auto", Mode::Auto), ("xdp", Mode::Xdp)];
+const UDP: [(&str, Udp); 2] = [("keep", Udp::Keep), ("socket", Udp::Socket)];
+const SWITCH: [(&str, bool); 2] = [("on", true), ("off", false)];
+const PREFIX: &str = "an address, or a prefix without host bits such as 10.0.1.0/24";
 
-fn prefixes(texts: Vec<Text>) -> Vec<Prefix> {
-    texts.into_iter().map(|Text(prefix)| prefix).collect()
+fn listen(field: Field<'_>) -> Result<SocketAddr, ConfigError> {
+    let address = field.text().parse::<SocketAddr>().ok().filter(|address| address.port() != 0);
+    address.ok_or_else(|| field.refuse("an address and a port, such as \"[::]:19523\""))
 }
 
-fn check(raw: &Raw) -> Result<(), String> {
-    if raw.version != 1 {
-        return Err(format!("version: {} found, allowed is 1", raw.version));
+fn prefixes(list: &Slots, path: &Path, key: &'static str) -> Result<Vec<Prefix>, ConfigError> {
+    let wanted = |field: Field<'_>| prefix(field.text()).ok_or_else(|| field.refuse(PREFIX));
+    list.required(path, key, "a list of addresses and prefixes, one at least")?.map(wanted).collect()
+}
+
+fn prefix(text: &str) -> Option<Prefix> {
+    let Some((address, bits)) = text.split_once('/') else { return text.parse().ok().map(Prefix::host) };
+    Prefix::new(address.parse().ok()?, bits.parse().ok()?)
+}
+
+/// Where the kernel program is to be attached, if it may be.
+fn interface_for(
+    mode: Mode,
+    written: Option<Field<'_>>,
+    typed: Option<String>,
+    path: &Path,
+) -> Result<Option<String>, ConfigError> {
+    let written = written.map(interface).transpose()?;
+    let name = typed.or(written);
+    if name.is_none() && mode != Mode::Socket {
+        let allowed = format!("{INTERFACE}, here or as --interface: mode auto and xdp need it");
+        return Err(ConfigError::value(path, None, "interface", None, &allowed));
     }
-    for (key, list) in [("directors", &raw.directors), ("backends", &raw.backends), ("vips", &raw.vips)] {
-        if list.is_empty() {
-            return Err(format!("{key}: empty list found, at least one prefix is needed"));
-        }
-    }
-    if raw.mode != Mode::Socket && raw.interface.is_none() {
-        return Err("interface: nothing found, this mode needs the name of one".to_owned());
-    }
-    if let Some(hops) = raw.max_hops.filter(|hops| !(1..=HOP_LIMIT).contains(hops)) {
-        return Err(format!("max_hops: {hops} found, allowed is 1 to {HOP_LIMIT}"));
-    }
-    if let Some(workers) = raw.workers.filter(|workers| !(1..=64).contains(workers)) {
-        return Err(format!("workers: {workers} found, allowed is 1 to 64"));
-    }
-    Ok(())
+    Ok(name)
 }
 
 #[cfg(test)]
@@ -221,31 +208,72 @@ mod tests {
         assert_eq!((config.second_chance, config.udp), (false, Udp::Socket));
     }
 
+    fn refused(text: &str) -> String {
+        RedirectConfig::parse("r.yaml", text).unwrap_err().to_string()
+    }
+
     #[test]
     fn what_is_refused_and_the_words_that_say_so() {
-        let cases = [
-            ("max_hops: 31\n", "max_hops: 31 found, allowed is 1 to 30"),
-            ("max_hops: 0\n", "max_hops: 0 found"),
-            ("workers: 0\n", "workers: 0 found"),
-            ("udp: maybe\n", "maybe"),
-            ("mode: auto\n", "interface: nothing found"),
-            ("mode: fast\n", "fast"),
-            ("color: red\n", "color"),
-            ("max_hops: 4\nmax_hops: 4\n", "max_hops"),
-        ];
-        for (line, expected) in cases {
-            let error = RedirectConfig::parse("r.yaml", &format!("{MINIMAL}{line}")).unwrap_err().to_string();
-            assert!(error.starts_with("r.yaml: ") && error.contains(expected), "{line}: {error}");
+        for (line, expected) in [
+            ("max_hops: 31", "max_hops: found `31`, allowed: a whole number from 1 to 30"),
+            ("max_hops: 0", "max_hops: found `0`, allowed: a whole number from 1 to 30"),
+            ("workers: 65", "workers: found `65`, allowed: a whole number from 1 to 64"),
+            ("udp: maybe", "udp: found `maybe`, allowed: keep, socket"),
+            ("second_chance: no", "second_chance: found `no`, allowed: on, off"),
+            ("mode: fast", "mode: found `fast`, allowed: socket, auto, xdp"),
+            ("listen: \"::\"", "listen: found `::`, allowed: an address and a port, such as \"[::]:19523\""),
+            ("control: \"\"", "control: found ``, allowed: a path"),
+            (
+                "interface: a/b",
+                "interface: found `a/b`, allowed: the name of an Ethernet interface, 1 to 15 octets without '/' and \
+                 blanks",
+            ),
+        ] {
+            assert_eq!(refused(&format!("{MINIMAL}{line}\n")), format!("r.yaml:5: {expected}"));
         }
         for (from, to, expected) in [
-            ("10.0.0.1", "10.0.0.1/8", "`10.0.0.1/8`: expected a prefix without host bits"),
-            ("10.0.0.1", "ten", "`ten`: expected an address or a prefix"),
-            ("[10.0.0.1]", "[]", "directors: empty list"),
-            ("version: 1", "version: 2", "version: 2 found, allowed is 1"),
+            ("10.0.0.1", "10.0.0.1/8", format!(":2: directors[0]: found `10.0.0.1/8`, allowed: {PREFIX}")),
+            ("10.0.0.1", "ten", format!(":2: directors[0]: found `ten`, allowed: {PREFIX}")),
+            ("::/64", "::/129", format!(":3: backends[1]: found `2001:db8::/129`, allowed: {PREFIX}")),
+            (
+                "[203.0.113.10]",
+                "[]",
+                ":4: vips: found `[]`, allowed: a list of addresses and prefixes, one at least".to_owned(),
+            ),
+            (
+                "vips: [203.0.113.10]",
+                "",
+                ": vips: found nothing, allowed: a list of addresses and prefixes, one at least".to_owned(),
+            ),
+            ("version: 1", "version: 2", ":1: version: found `2`, allowed: 1".to_owned()),
+            ("version: 1", "", ": version: found nothing, allowed: 1".to_owned()),
         ] {
-            let text = MINIMAL.replacen(from, to, 1);
-            let error = RedirectConfig::parse("r.yaml", &text).unwrap_err().to_string();
-            assert!(error.contains(expected), "{error}");
+            assert_eq!(refused(&MINIMAL.replacen(from, to, 1)), format!("r.yaml{expected}"));
         }
+        for (line, part) in [("color: red", "color"), ("max_hops: 4\nmax_hops: 4", "max_hops")] {
+            let refused = refused(&format!("{MINIMAL}{line}\n"));
+            assert!(refused.starts_with("r.yaml:") && refused.contains(part), "{refused}");
+        }
+    }
+
+    /// Whether mode and interface are written or typed, both must be there before anything is opened.
+    #[test]
+    fn a_mode_that_needs_an_interface_says_which_key_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.yaml");
+        let read = |line: &str, mode, interface: Option<&str>| {
+            std::fs::write(&path, format!("{MINIMAL}{line}\n")).unwrap();
+            RedirectConfig::read(&path, Typed { mode, interface: interface.map(str::to_owned) })
+        };
+        for (line, mode) in [("mode: auto", None), ("mode: xdp", None), ("", Some(Mode::Xdp))] {
+            let refused = read(line, mode, None).unwrap_err().to_string();
+            let expected = ": interface: found nothing, allowed: the name of an Ethernet interface, ";
+            assert!(refused.contains(expected) && refused.contains("--interface"), "{refused}");
+            let typed = read(line, mode, Some("eth1")).unwrap();
+            assert_eq!(typed.interface.as_deref(), Some("eth1"), "{line}");
+        }
+        let config = read("mode: xdp\ninterface: eth0\ncontrol: r.sock", Some(Mode::Socket), None).unwrap();
+        assert_eq!((config.mode, config.interface.as_deref()), (Mode::Socket, Some("eth0")));
+        assert_eq!(config.control, Some(folder.path().join("r.sock")), "beside its configuration");
     }
 }

@@ -93,7 +93,17 @@ struct Hop {
     /// Its position among the hops.
     at: u8,
     address: IpAddr,
-    route: Option<Route>,
+    way: Way,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// From this address of this host.
+    From(IpAddr),
+    /// The kernel has no route.
+    Unknown,
+    /// The hop is not one of `backends`.
+    Forbidden,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -254,23 +264,33 @@ impl Worker {
     /// the host behind the repetition may know the connection.
     fn next_elsewhere(&mut self, index: usize, now_ms: u64) -> Option<Hop> {
         let gue = Gue::parse(self.buffers.message(index)).ok()?;
-        (gue.next_hop..=u8::MAX).map_while(|at| Some((at, gue.hops.address(usize::from(at))?))).find_map(
-            |(at, address)| match self.routes.to(address, now_ms) {
-                Some(Route::Own) => None,
-                route => Some(Hop { at, address, route }),
-            },
-        )
+        for at in gue.next_hop..=u8::MAX {
+            let address = gue.hops.address(usize::from(at))?;
+            // Asked only about backends: nobody makes this host look for the way to others.
+            let allowed = self.shared.config.backends.iter().any(|prefix| prefix.contains(address));
+            let way = match allowed.then(|| self.routes.to(address, now_ms)) {
+                Some(Some(Route::Own)) => continue,
+                Some(Some(Route::From(source))) => Way::From(source),
+                Some(None) => Way::Unknown,
+                None => Way::Forbidden,
+            };
+            return Some(Hop { at, address, way });
+        }
+        None
     }
 
     fn forward(&mut self, packet: &Packet, index: usize, hop: Hop) -> Plan {
-        let Hop { at, address: next, route } = hop;
-        if !self.shared.config.backends.iter().any(|prefix| prefix.contains(next)) {
-            self.counters.refuse(Refuse::NextHop);
-            return Plan::Nothing;
-        }
-        let Some(Route::From(source)) = route else {
-            self.counters.send_failed(1);
-            return Plan::Nothing;
+        let Hop { at, address: next, way } = hop;
+        let source = match way {
+            Way::From(source) => source,
+            Way::Unknown => {
+                self.counters.send_failed(1);
+                return Plan::Nothing;
+            }
+            Way::Forbidden => {
+                self.counters.refuse(Refuse::NextHop);
+                return Plan::Nothing;
+            }
         };
         let end = HEADROOM + packet.header + packet.inner.len;
         let Some(message) = self.buffers.message_with_headroom_mut(index).get_mut(..end) else {

@@ -4,11 +4,15 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use dataplane::lab::folder::Folder;
 use dataplane::lab::netns::Namespace;
+use dataplane::lab::program::Program;
 use dataplane::lab::topology::{Network, Size, VIP, VIP6, backend, backend_v6, director, director_v6};
 use dataplane::redirect::config::RedirectConfig;
 use dataplane::redirect::run::Redirector;
 use dataplane::sys::datagram::{Buffers, raw_ip, send, udp_server};
+use dataplane::sys::interface::Interface;
+use dataplane::sys::local::Name;
 use etherparse::{Ipv4Header, PacketBuilder, PacketBuilderStep};
 
 use crate::second_host::too_big;
@@ -273,6 +277,9 @@ fn strangers_and_strange_lists_are_refused() {
     bench.counted("refused", "source", 2);
     bench.send(director_ns, &gue(&tcp(true, false), 0, &[director(0).into()]), backend(0).into());
     bench.counted("refused", "next_hop", 1);
+    // An address of this host, which it would see if it asked the kernel about whatever it is told.
+    bench.send(director_ns, &gue(&tcp(true, false), 0, &[VIP.into()]), backend(0).into());
+    bench.counted("refused", "next_hop", 2);
     assert_eq!(bench.redirector.report().forwarded(), 0);
 }
 
@@ -359,4 +366,36 @@ fn congestion_on_the_envelope_is_told_to_the_packet_inside() {
             bench.counted("refused", "congestion", dropped);
         }
     }
+}
+
+/// What comes up from the kernel program of a redirector looks to a director like a client's packet.
+#[test]
+fn beside_a_director_the_socket_takes_everything() {
+    if !crate::privileged() {
+        return;
+    }
+    let bench = bench("");
+    let folder = Folder::new().unwrap();
+    let config =
+        "version: 1\ndirectors: [10.1.0.2]\nbackends: [10.2.0.0/16]\nvips: [203.0.113.10]\ncontrol: r.sock\n";
+    let path = folder.write("r.yaml", config).unwrap().display().to_string();
+    let host = &bench.network.backends[2];
+    let director = host.run(|| {
+        let index = Interface::named("eth0").unwrap().index;
+        Name::take(&format!("tryst/frames/{index}")).unwrap()
+    });
+    let start = |mode: &str, log: &str| {
+        let arguments = ["redirect", "--mode", mode, "--interface", "eth0", "--config", &path];
+        Program::start(host, env!("CARGO_BIN_EXE_dataplane").into(), &arguments, folder.file(log)).unwrap()
+    };
+    let refused = start("xdp", "xdp").wait_for("listening").unwrap_err().to_string();
+    assert!(refused.contains("eth0: another director"), "{refused}");
+    let mut redirector = start("auto", "auto");
+    redirector.wait_for("the socket takes everything: eth0: another director").unwrap();
+    redirector.wait_for("listening").unwrap();
+    let mut status = std::process::Command::new(env!("CARGO_BIN_EXE_dataplane"));
+    let status = status.args(["status", "--json", "--config", &path]).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert!(report["kept"]["syn"] == 0 && report["fast_path"].is_null(), "{report}");
+    drop(director);
 }
