@@ -16,6 +16,7 @@
 use std::net::IpAddr;
 
 use super::inner::{Flow, Kind};
+use crate::pipeline::reasons;
 
 /// What is done with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,47 +29,29 @@ pub enum Decision {
     Refuse(Refuse),
 }
 
-macro_rules! reasons {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name { $($(#[$variant_doc])* $variant,)* }
-
-        impl $name {
-            /// All of them, in the order of their numbers.
-            pub const ALL: &[Self] = &[$(Self::$variant,)*];
-
-            /// The word in reports.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $text,)* }
-            }
-        }
-    };
-}
-
 reasons! {
     /// Why a packet was kept.
     Keep {
         /// It opens a connection.
-        Syn = "syn",
+        Syn = 0 "syn",
         /// The kernel knows its flow.
-        Socket = "socket",
+        Socket = 1 "socket",
         /// It may complete a SYN cookie of this host.
-        Cookie = "cookie",
+        Cookie = 2 "cookie",
         /// Nobody is left to ask.
-        LastHop = "last_hop",
+        LastHop = 3 "last_hop",
         /// All hops left are this host.
-        OwnHop = "own_hop",
+        OwnHop = 4 "own_hop",
         /// Datagrams are kept.
-        Udp = "udp",
+        Udp = 5 "udp",
         /// An ICMP echo request.
-        Echo = "echo",
+        Echo = 6 "echo",
         /// A fragment, which the kernel puts together.
-        Fragment = "fragment",
+        Fragment = 7 "fragment",
         /// Another protocol, or an ICMP message about no flow.
-        Other = "other",
+        Other = 8 "other",
         /// `second_chance: off`.
-        Off = "off",
+        Off = 9 "off",
     }
 }
 
@@ -76,29 +59,29 @@ reasons! {
     /// Why a packet was refused.
     Refuse {
         /// The sender is in none of the prefixes that may send it.
-        Source = "source",
+        Source = 0 "source",
         /// The datagram or the packet inside ends early.
-        Truncated = "truncated",
+        Truncated = 1 "truncated",
         /// GUE of another version.
-        Version = "version",
+        Version = 2 "version",
         /// A GUE control message.
-        Control = "control",
+        Control = 3 "control",
         /// A GUE flag is set.
-        Flags = "flags",
+        Flags = 4 "flags",
         /// `hlen` and `hop_count` disagree.
-        Length = "length",
+        Length = 5 "length",
         /// Unknown private data.
-        PrivateType = "private_type",
+        PrivateType = 6 "private_type",
         /// More hops than `max_hops`.
-        HopCount = "hop_count",
+        HopCount = 7 "hop_count",
         /// Neither IPv4 nor IPv6 inside.
-        Protocol = "protocol",
+        Protocol = 8 "protocol",
         /// The packet inside is not for a VIP.
-        Destination = "destination",
+        Destination = 9 "destination",
         /// `next_hop` lies beyond the list, or the hop that it names is not one of `backends`.
-        NextHop = "next_hop",
+        NextHop = 10 "next_hop",
         /// Congestion was marked on the way, and the packet inside cannot say so (RFC 6040 §4.2).
-        Congestion = "congestion",
+        Congestion = 11 "congestion",
     }
 }
 
