@@ -3,16 +3,17 @@
 //! One request a connection: the word `text` or `json` and a line end. The answer goes on until the connection ends.
 //! Only the user that runs the program may connect.
 
+use std::collections::VecDeque;
 use std::fs::{self, Permissions};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::sys::poll::readable;
+use crate::sys::poll::any_readable;
 
 /// How the answer is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,18 +47,102 @@ impl Control {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// Answers until `stop`. A client that is slow or does not keep to the protocol is cut off.
+    /// Answers until `stop`. All clients are served at once: one that says nothing, or does not read what it is told,
+    /// keeps nobody waiting and is cut off after a while, or when there are too many.
     pub fn serve(&self, stop: &AtomicBool, answer: impl Fn(Format) -> String) -> io::Result<()> {
+        let mut clients = VecDeque::new();
         while !stop.load(Ordering::Relaxed) {
-            readable([self.listener.as_fd()], PATIENCE)?;
-            match self.listener.accept() {
-                Ok((stream, _)) => drop(serve_one(stream, &answer)),
-                Err(error) if is_transient(&error) => {}
-                Err(error) => return Err(error),
-            }
+            let patience = if clients.iter().any(Client::is_told) { SOON } else { PATIENCE };
+            // What a client says after its request is of no interest.
+            let asking = clients.iter().filter(|client| !client.is_told()).map(Client::fd);
+            any_readable(asking.chain([self.listener.as_fd()]), patience)?;
+            clients.extend(self.arrivals()?);
+            clients.drain(..clients.len().saturating_sub(CLIENTS));
+            clients.retain_mut(|client| client.turn(&answer));
         }
         Ok(())
     }
+
+    /// Clients that wait to be heard; a bounded number of them, so that those who were are answered meanwhile.
+    fn arrivals(&self) -> io::Result<Vec<Client>> {
+        let mut arrivals = Vec::new();
+        while arrivals.len() < CLIENTS {
+            match self.listener.accept().and_then(|(stream, _)| Client::new(stream)) {
+                Ok(client) => arrivals.push(client),
+                Err(error) if is_transient(&error) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(arrivals)
+    }
+}
+
+/// A connection, of which a part of the request has been read or a part of the answer written.
+#[derive(Debug)]
+struct Client {
+    stream: UnixStream,
+    since: Instant,
+    request: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+impl Client {
+    fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self { stream, since: Instant::now(), request: Vec::new(), answer: Vec::new() })
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// Has it an answer that it has not read?
+    fn is_told(&self) -> bool {
+        !self.answer.is_empty()
+    }
+
+    /// Goes on as far as it can without waiting; says whether there is more to do.
+    fn turn(&mut self, answer: impl Fn(Format) -> String) -> bool {
+        let goes_on = if self.is_told() { self.tell() } else { self.hear(answer) };
+        // An error is the end of the client, and of nothing else.
+        goes_on.unwrap_or(false) && self.since.elapsed() < SLOWEST
+    }
+
+    fn hear(&mut self, answer: impl Fn(Format) -> String) -> io::Result<bool> {
+        let mut octets = [0; LONGEST_REQUEST];
+        let len = match self.stream.read(&mut octets) {
+            Ok(0) => return Ok(false),
+            Ok(len) => len,
+            Err(error) => return later(error),
+        };
+        self.request.extend_from_slice(&octets[..len]);
+        if !self.request.contains(&b'\n') && self.request.len() < LONGEST_REQUEST {
+            return Ok(true);
+        }
+        self.answer = match self.request.trim_ascii_end() {
+            b"text" => answer(Format::Text),
+            b"json" => answer(Format::Json),
+            _ => "unknown request; known are: text, json\n".to_owned(),
+        }
+        .into_bytes();
+        self.tell()
+    }
+
+    fn tell(&mut self) -> io::Result<bool> {
+        while self.is_told() {
+            match self.stream.write(&self.answer) {
+                Ok(written) => drop(self.answer.drain(..written)),
+                Err(error) => return later(error),
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Not an end, but a pause.
+fn later(error: io::Error) -> io::Result<bool> {
+    let pause = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+    if pause { Ok(true) } else { Err(error) }
 }
 
 impl AsFd for Control {
@@ -84,20 +169,6 @@ pub fn ask(path: &Path, format: Format) -> io::Result<String> {
     Ok(answer)
 }
 
-fn serve_one(stream: UnixStream, answer: impl Fn(Format) -> String) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(SLOWEST))?;
-    stream.set_write_timeout(Some(SLOWEST))?;
-    let mut request = String::new();
-    BufReader::new((&stream).take(16)).read_line(&mut request)?;
-    let text = match request.trim_end() {
-        "text" => answer(Format::Text),
-        "json" => answer(Format::Json),
-        _ => "unknown request; known are: text, json\n".to_owned(),
-    };
-    (&stream).write_all(text.as_bytes())
-}
-
 /// The client went away before it was accepted, or there are too many files open right now.
 fn is_transient(error: &io::Error) -> bool {
     matches!(
@@ -108,8 +179,14 @@ fn is_transient(error: &io::Error) -> bool {
 
 /// How soon it notices that it should stop.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// The longest that one client can keep others waiting.
+/// How soon it goes on with an answer that a client had no room for.
+const SOON: Duration = Duration::from_millis(5);
+/// The longest that a client may take.
 const SLOWEST: Duration = Duration::from_secs(2);
+/// Clients at a time; of more, those go that came first.
+const CLIENTS: usize = 64;
+/// Octets; the known requests are shorter.
+const LONGEST_REQUEST: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -150,5 +227,43 @@ mod tests {
         fs::write(&path, "not ours").unwrap();
         assert_eq!(Control::bind(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         assert_eq!(fs::read_to_string(&path).unwrap(), "not ours");
+    }
+
+    /// They say nothing, half a word, or do not read; more of them than are kept. The one that asks properly is told, and
+    /// when the last word has come late, so is the one that sent it.
+    #[test]
+    fn idle_and_deaf_clients_keep_nobody_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control");
+        let control = Control::bind(&path).unwrap();
+        let stop = AtomicBool::new(false);
+        let long = "x".repeat(1 << 20);
+        std::thread::scope(|scope| {
+            let server = scope.spawn(|| control.serve(&stop, |_| long.clone()));
+            let crowd: Vec<UnixStream> = (0..200)
+                .map(|number| {
+                    let mut stream = UnixStream::connect(&path).unwrap();
+                    // Those that came first may have been cut off already.
+                    drop(stream.write_all([&b""[..], b"te", b"json\n"][number % 3]));
+                    stream
+                })
+                .collect();
+            // Had each its two seconds, this would take minutes, and `ask` gives up after two.
+            for _ in 0..3 {
+                assert_eq!(ask(&path, Format::Text).unwrap(), long);
+            }
+            let mut slow = UnixStream::connect(&path).unwrap();
+            slow.set_read_timeout(Some(SLOWEST)).unwrap();
+            for octet in b"text\n" {
+                slow.write_all(&[*octet]).unwrap();
+                std::thread::yield_now();
+            }
+            let mut answer = String::new();
+            slow.read_to_string(&mut answer).unwrap();
+            assert_eq!(answer, long);
+            drop(crowd);
+            stop.store(true, Ordering::Relaxed);
+            server.join().unwrap().unwrap();
+        });
     }
 }
