@@ -115,7 +115,7 @@ impl Director {
     pub fn check(config: &Path) -> anyhow::Result<()> {
         let config = Config::load(config)?;
         let table = plan::read(&config.table)?;
-        println!("{}: {}", config.table.display(), plan::name(&table));
+        show(&format!("{}: {}\n", config.table.display(), plan::name(&table)));
         Ok(())
     }
 
@@ -192,6 +192,7 @@ impl Director {
                 });
             }
             scope.spawn(move |_| report(&sender, "events", || sources.watch(&sender, &shared.stop)));
+            console::ready();
             let outcome = supervisor.run(&events, shared);
             shared.stop.store(true, Ordering::Relaxed);
             // Senders that wait for room in the channel must not wait for ever.

@@ -36,6 +36,7 @@ pub fn run(config: RedirectConfig, json: bool) -> anyhow::Result<()> {
     let control = config.control.as_deref().map(bind_control).transpose()?;
     let redirector = Redirector::start(config)?;
     say(format_args!("listening on UDP {listen}"));
+    console::ready();
     let stop = AtomicBool::new(false);
     let waited = thread::scope(|scope| {
         if let Some(control) = &control {

@@ -418,6 +418,43 @@ fn a_second_director_on_an_interface_is_refused() {
     });
 }
 
+/// What `configs/director.service` waits with: routes are announced once it forwards, and not for a table that is not
+/// there yet. The check that stands before it minds no reader that has gone.
+#[test]
+fn the_service_manager_is_told_once_it_forwards() {
+    isolated(|| {
+        let host = Host::new();
+        let manager = std::os::unix::net::UnixDatagram::bind(host.path("notify")).unwrap();
+        fs::write(host.path("d.yaml"), "version: 1\ntable: web.table\ninterface: front\n").unwrap();
+        let command = |arguments: &[&str]| {
+            let mut command = Command::new("timeout");
+            command.args(["10", env!("CARGO_BIN_EXE_dataplane"), "run", "--config"]).arg(host.path("d.yaml"));
+            command.args(arguments).env("NOTIFY_SOCKET", host.path("notify"));
+            command
+        };
+        let check = || {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            command(&["--check"]).stdout(writer).output().unwrap()
+        };
+        assert_eq!(check().status.code(), Some(2), "no table yet");
+        assert_eq!(command(&[]).output().unwrap().status.code(), Some(2));
+        manager.set_nonblocking(true).unwrap();
+        assert!(manager.recv(&mut [0; 16]).is_err());
+        manager.set_nonblocking(false).unwrap();
+        manager.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        host.install(&table(None, &FOUR, 0).encode());
+        let checked = check();
+        assert!(checked.status.success(), "{checked:?}");
+        let mut director = command(&[]).spawn().unwrap();
+        let told = manager.recv(&mut [0; 16]);
+        // `timeout` hands it on.
+        drop(Command::new("kill").arg(director.id().to_string()).status());
+        director.wait().unwrap();
+        assert_eq!(told.unwrap(), 8);
+    });
+}
+
 /// Any user may take a name, but must not keep a director from its work by it.
 #[test]
 fn another_users_claim_is_told_and_ignored() {
