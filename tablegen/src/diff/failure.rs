@@ -47,12 +47,15 @@ pub(super) fn failures(table: &Table, mapping: &Mapping) -> Vec<Failure> {
     let worst = |gone: &dyn Fn(u16) -> bool, gains: &BTreeMap<u16, u32>| {
         let survivors =
             (0u16..).zip(owned.iter().zip(&fair)).filter(|(at, (_, fair))| !gone(*at) && **fair > 0.0);
-        let left: f64 = survivors.clone().map(|(_, (_, fair))| fair).sum();
+        let bound = table.max_share.map(|share| {
+            let left: f64 = survivors.clone().map(|(_, (_, fair))| fair).sum();
+            (left, share)
+        });
         let room = |fair: f64| {
-            let share = table.max_share.unwrap_or(f64::INFINITY);
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturating")]
-            let room = (f64::from(table.rows()) * (fair / left) * share).ceil() as u32;
-            room
+            let within =
+                |(left, share): (f64, f64)| (f64::from(table.rows()) * (fair / left) * share).ceil() as u32;
+            bound.map_or(u32::MAX, within)
         };
         let load = |(at, (owned, fair)): (u16, (&u32, &f64))| {
             let rows = room(*fair).min(owned + gains.get(&at).copied().unwrap_or(0));
@@ -132,6 +135,10 @@ impl Heirs {
 /// Rows that a thread takes at a time.
 const ROWS_A_TASK: u32 = 4_096;
 
+/// Of each row so many of its ranking are made ready together, which costs a fraction of one by one: with three zones
+/// one row in 243 has nobody of another zone among them.
+const DEPTH: usize = 6;
+
 fn heirs(table: &Table, groups: &Groups<'_>) -> Heirs {
     let owns = eligible(&table.backends);
     let ranking = Ranking::new(table.ranking, table.seed, &table.backends);
@@ -140,7 +147,12 @@ fn heirs(table: &Table, groups: &Groups<'_>) -> Heirs {
         .map(|task| {
             let first = task * ROWS_A_TASK;
             let rows = first..table.rows().min(first + ROWS_A_TASK);
-            heirs_of(rows, table, groups, &owns, &mut ranking.ranker())
+            let mut ranker = ranking.ranker();
+            // Without zones the hop lists know most heirs.
+            if !groups.zones.is_empty() {
+                ranker.prepare(first, rows.len(), DEPTH);
+            }
+            heirs_of(rows, table, groups, &owns, &mut ranker)
         })
         .collect();
     let mut all = Heirs::default();
