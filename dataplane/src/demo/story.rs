@@ -25,6 +25,8 @@ const NEW: usize = 100;
 struct Counted {
     table: String,
     rows: u32,
+    director_mode: String,
+    redirect_mode: String,
     served: BTreeMap<String, usize>,
     expected: BTreeMap<String, usize>,
     answered: usize,
@@ -90,6 +92,7 @@ fn world(binary: &Path, second_chance: bool) -> anyhow::Result<World> {
         size: Size { clients: 1, directors: 2, backends, shared: false, underlay_mtu: 1_600 },
         binary: binary.to_owned(),
         second_chance,
+        fast_path: true,
         director_lines: String::new(),
         service,
         seed: 1,
@@ -109,9 +112,20 @@ fn with_second_chance(binary: &Path, counted: &mut Counted, out: &mut dyn Write)
         owners.len(),
         grouped(counted.rows)
     )?;
+    modes(&mut world, counted, out)?;
     spread(&mut world, counted, &owners, out)?;
     drain(&mut world, counted, out)?;
     lose_director(&mut world, counted, out)
+}
+
+/// In the kernel where this user may load programs for it.
+fn modes(world: &mut World, counted: &mut Counted, out: &mut dyn Write) -> anyhow::Result<()> {
+    let [director, redirect] = world.modes()?;
+    let in_kernel = director.starts_with("xdp") || redirect.starts_with("xdp");
+    let why = if in_kernel { "" } else { ": the kernel's fast path (XDP) needs root" };
+    writeln!(out, "Directors take frames by {director}, redirectors by {redirect}{why}.\n")?;
+    (counted.director_mode, counted.redirect_mode) = (director, redirect);
+    Ok(())
 }
 
 /// Act 1: connections go where the table says.

@@ -15,7 +15,7 @@ use super::tally::{Tally, Totals};
 use crate::config::{Config, Mode};
 use crate::pipeline::Counters;
 use crate::sys::interface::{Interface, driver};
-use crate::xdp::{Attached, Counts, Director, Left, XdpError};
+use crate::xdp::{Attached, Counts, Director, Left, Placed, XdpError};
 
 /// The program on the interface, or none.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl fmt::Display for FastReport {
 impl FastPath {
     /// As `mode` wants it: `xdp` must have it, `auto` does without it where it cannot be had, and says why.
     pub(crate) fn start(config: &Config, interface: &Interface, plan: &Arc<Plan>) -> anyhow::Result<Self> {
-        let running = match config.mode {
+        let (running, placed) = match config.mode {
             Mode::AfPacket | Mode::Pnet => return Ok(Self::default()),
             Mode::Xdp => Running::start(interface, plan, true)?,
             Mode::Auto => match Running::start(interface, plan, false) {
@@ -68,7 +68,7 @@ impl FastPath {
                 }
             },
         };
-        say(format_args!("{}: XDP, {}", interface.name, running.attached.name()));
+        say(format_args!("{}: XDP, {placed}", interface.name));
         Ok(Self(Mutex::new(Some(running))))
     }
 
@@ -104,22 +104,25 @@ impl FastPath {
 }
 
 impl Running {
-    fn start(interface: &Interface, plan: &Arc<Plan>, insists: bool) -> Result<Self, XdpError> {
+    fn start(interface: &Interface, plan: &Arc<Plan>, insists: bool) -> Result<(Self, Placed), XdpError> {
         let same = plan.interfaces().all(|egress| egress == interface.index || egress == 0);
         // A veth hands on what is sent from inside it only to a peer that is prepared for it, and loses it without a
         // word; and not every driver takes frames that are redirected to it. Whoever asks for XDP may know better.
         let native = insists || (same && driver(&interface.name).is_ok_and(|driver| driver != "veth"));
         let mut program = Director::load(&plan.pipeline, &plan.interfaces().collect::<Vec<_>>())?;
-        let attached = if native {
+        let placed = if native {
             program.attach(interface.index)?
         } else {
             program.attach_as(interface.index, Attached::Generic)?;
-            Attached::Generic
+            Placed { attached: Attached::Generic, refused: None }
         };
+        let attached = placed.attached;
         let redirects = insists || attached == Attached::Generic;
         let (former, former_left) = (Totals::default(), vec![0; Left::ALL.len()]);
         let plan = Arc::clone(plan);
-        Ok(Self { program, plan, interface: interface.index, attached, redirects, former, former_left })
+        let running =
+            Self { program, plan, interface: interface.index, attached, redirects, former, former_left };
+        Ok((running, placed))
     }
 
     fn follow(&mut self, plan: &Arc<Plan>) -> Result<(), XdpError> {

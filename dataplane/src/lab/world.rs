@@ -28,6 +28,8 @@ pub struct Setup {
     pub binary: PathBuf,
     /// Off in the control of an experiment.
     pub second_chance: bool,
+    /// Whether programs take the kernel's fast path where they may, if the environment does not say otherwise.
+    pub fast_path: bool,
     /// More lines for every director's configuration.
     pub director_lines: String,
     /// The first table.
@@ -114,8 +116,11 @@ impl World {
         let config = self.folder.write(&format!("redirect-{number}.yaml"), text)?;
         let config = config.display().to_string();
         let beside_a_director = self.setup.size.shared && number < self.setup.size.directors;
-        let mode = std::env::var("LAB_REDIRECT_MODE").ok().filter(|_| !beside_a_director);
-        let mode = mode.unwrap_or_else(|| "socket".to_owned());
+        let default = if self.setup.fast_path { "auto" } else { "socket" };
+        let mode = match beside_a_director {
+            true => "socket".to_owned(),
+            false => std::env::var("LAB_REDIRECT_MODE").unwrap_or_else(|_| default.to_owned()),
+        };
         let arguments = ["redirect", "--json", "--mode", &mode, "--interface", "eth0", "--config", &config];
         let host = &self.network.backends[usize::from(number)];
         let program = Program::start(host, self.setup.binary.clone(), &arguments, log)?;
@@ -136,7 +141,8 @@ impl World {
         let log = self.folder.file(&format!("director-{number}"));
         let config = self.folder.write(&format!("director-{number}.yaml"), text)?;
         let config = config.display().to_string();
-        let mode = std::env::var("LAB_DIRECTOR_MODE");
+        let default = self.setup.fast_path.then(|| "auto".to_owned());
+        let mode = std::env::var("LAB_DIRECTOR_MODE").ok().or(default);
         let mut arguments = vec!["run", "--json", "--config", &config];
         arguments.extend(mode.iter().flat_map(|mode| ["--mode", mode]));
         let host = self.network.director(number);
@@ -327,6 +333,18 @@ impl World {
             Some(program) => program.counters(),
             None => bail!("director {number} does not run"),
         }
+    }
+
+    /// How the first director and the first redirector take frames: `xdp native`, `xdp generic` or by a socket.
+    pub fn modes(&mut self) -> anyhow::Result<[String; 2]> {
+        let mode = |program: &mut Option<Program>, without: &str| -> anyhow::Result<String> {
+            let counters = program.as_mut().context("it does not run")?.counters()?;
+            let attached = counters["fast_path"]["attached"].as_str();
+            Ok(attached.map_or(without.to_owned(), |attached| format!("xdp {attached}")))
+        };
+        let [director, redirector] = [self.directors.first_mut(), self.redirectors.first_mut()];
+        let director = mode(director.context("a director")?, "af-packet")?;
+        Ok([director, mode(redirector.context("a redirector")?, "socket")?])
     }
 
     /// Packets that redirectors kept as owner, kept as second chance, and passed on.

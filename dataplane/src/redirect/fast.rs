@@ -20,7 +20,7 @@ use crate::claim::Claim;
 use crate::route::{Egress, NextHop, Resolver};
 use crate::sys::interface::{Interface, driver};
 use crate::sys::thread::monotonic;
-use crate::xdp::{Attached, Neighbour, Redirect, RedirectCounts, XdpError};
+use crate::xdp::{Attached, Neighbour, Placed, Redirect, RedirectCounts, XdpError};
 
 /// How often next hops and own addresses are looked at again.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -70,8 +70,8 @@ impl FastPath {
             return Ok(None);
         }
         match Self::on(name, config) {
-            Ok(fast) => {
-                say(format_args!("{name}: XDP, {}", fast.attached.name()));
+            Ok((fast, placed)) => {
+                say(format_args!("{name}: XDP, {placed}"));
                 Ok(Some(fast))
             }
             Err(error) if config.mode == Mode::Auto => {
@@ -82,14 +82,14 @@ impl FastPath {
         }
     }
 
-    fn on(name: &str, config: &RedirectConfig) -> anyhow::Result<Self> {
+    fn on(name: &str, config: &RedirectConfig) -> anyhow::Result<(Self, Placed)> {
         let interface = Interface::named(name)?;
         let claim = Claim::on(&interface, say)?;
         let own = own_addresses()?;
-        let (program, attached) = load(config, &own, &interface)?;
-        Ok(Self {
+        let (program, placed) = load(config, &own, &interface)?;
+        let fast = Self {
             program,
-            attached,
+            attached: placed.attached,
             _claim: claim,
             config: config.clone(),
             interface,
@@ -98,7 +98,8 @@ impl FastPath {
             neighbours: BTreeMap::new(),
             refreshed: None,
             former: RedirectCounts::default(),
-        })
+        };
+        Ok((fast, placed))
     }
 
     /// Looks at own addresses and next hops again, once in a while. Hops are those that packets were passed on to.
@@ -146,7 +147,7 @@ impl FastPath {
         let mut next = Redirect::load(&self.config, &own, self.interface.mac)?;
         self.former.add(&self.program.counts()?);
         self.program.detach();
-        self.attached = next.attach(self.interface.index, self.attached == Attached::Native)?;
+        self.attached = next.attach(self.interface.index, self.attached == Attached::Native)?.attached;
         self.program = next;
         self.neighbours.clear();
         self.own = own;
@@ -187,12 +188,12 @@ fn load(
     config: &RedirectConfig,
     own: &[Ipv4Addr],
     interface: &Interface,
-) -> anyhow::Result<(Redirect, Attached)> {
+) -> anyhow::Result<(Redirect, Placed)> {
     // A veth hands on what is sent from inside it only to a peer that is prepared for it.
     let native = config.mode == Mode::Xdp || driver(&interface.name).is_ok_and(|driver| driver != "veth");
     let mut program = Redirect::load(config, own, interface.mac)?;
-    let attached = program.attach(interface.index, native)?;
-    Ok((program, attached))
+    let placed = program.attach(interface.index, native)?;
+    Ok((program, placed))
 }
 
 fn neighbour(hop: NextHop) -> Option<Neighbour> {

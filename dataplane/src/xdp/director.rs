@@ -1,6 +1,7 @@
 //! One generation in the kernel: loaded, attached, replaced, read.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::{Array, Map, PerCpuArray};
@@ -14,9 +15,13 @@ use super::layout::{self, Layout};
 use super::{Left, XdpError};
 use crate::pipeline::Pipeline;
 use crate::sys::bpf;
+use crate::sys::interface::Interface;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/director.bpf.o");
 const PROGRAM: &str = "director";
+/// The longest IP packet that drivers take for a program without fragments: a page less 256 octets in front, some 320
+/// behind, and the link header.
+const LONGEST: u32 = 3_498;
 
 /// How a program is attached to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +40,22 @@ impl Attached {
             Self::Native => "native",
             Self::Generic => "generic",
         }
+    }
+}
+
+/// How a program came onto an interface.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// How it is attached.
+    pub attached: Attached,
+    /// Why not natively, if that was tried.
+    pub refused: Option<String>,
+}
+
+impl fmt::Display for Placed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.attached.name())?;
+        self.refused.as_ref().map_or(Ok(()), |why| write!(f, ", for it cannot be native: {why}"))
     }
 }
 
@@ -98,10 +119,10 @@ impl Director {
     }
 
     /// Puts the program on an interface: into the driver if it can, else into the network stack.
-    pub fn attach(&mut self, interface: u32) -> Result<Attached, XdpError> {
-        let (link, how) = attach_native_or_generic(program(&mut self.ebpf)?, interface, true)?;
-        self.links.insert(interface, (link, how));
-        Ok(how)
+    pub fn attach(&mut self, interface: u32) -> Result<Placed, XdpError> {
+        let (link, placed) = attach_native_or_generic(program(&mut self.ebpf)?, interface, true)?;
+        self.links.insert(interface, (link, placed.attached));
+        Ok(placed)
     }
 
     /// Puts the program on an interface in one way alone.
@@ -169,15 +190,18 @@ pub(super) fn attach_native_or_generic(
     program: &mut Xdp,
     interface: u32,
     native: bool,
-) -> Result<(XdpLinkId, Attached), XdpError> {
-    let native = match native.then(|| attach_as(program, interface, Attached::Native)) {
-        Some(Ok(link)) => return Ok((link, Attached::Native)),
-        Some(Err(error)) => format!("native: {error}; "),
-        None => String::new(),
+) -> Result<(XdpLinkId, Placed), XdpError> {
+    let refused = match native.then(|| attach_as(program, interface, Attached::Native)) {
+        Some(Ok(link)) => return Ok((link, Placed { attached: Attached::Native, refused: None })),
+        Some(Err(error)) => Some(error.to_string()),
+        None => None,
     };
     match attach_as(program, interface, Attached::Generic) {
-        Ok(link) => Ok((link, Attached::Generic)),
-        Err(generic) => Err(XdpError::Attach { interface, text: format!("{native}generic: {generic}") }),
+        Ok(link) => Ok((link, Placed { attached: Attached::Generic, refused })),
+        Err(generic) => {
+            let native = refused.map_or(String::new(), |why| format!("native: {why}; "));
+            Err(XdpError::Attach { interface, text: format!("{native}generic: {generic}") })
+        }
     }
 }
 
@@ -186,13 +210,24 @@ fn attach_as(program: &mut Xdp, interface: u32, how: Attached) -> Result<XdpLink
         Attached::Native => XdpMode::Driver,
         Attached::Generic => XdpMode::Skb,
     };
-    let link = program.attach_to_if_index(interface, mode).map_err(|error| refused(interface, &error))?;
+    let link = program.attach_to_if_index(interface, mode).map_err(|error| match how {
+        Attached::Native => too_long(interface).unwrap_or_else(|| refused(interface, &error)),
+        Attached::Generic => refused(interface, &error),
+    })?;
     let link = program.take_link(link)?;
     // Where links are refused a program would be set for good, and outlive this process: not that.
     let link = FdLink::try_from(link)
         .map_err(|_| XdpError::Attach { interface, text: "the driver refuses the program".to_owned() })?;
     let link = XdpLink::try_from(link).map_err(|error| refused(interface, &error))?;
     Ok(program.attach_to_link(link)?)
+}
+
+/// The programs take frames in one piece, which has to fit a page with room around it. The kernel refuses them where
+/// frames may be longer, with a bare ERANGE.
+fn too_long(interface: u32) -> Option<XdpError> {
+    let mtu = Interface::indexed(interface).ok()?.mtu;
+    let text = format!("its MTU is {mtu}, and a frame has to fit one page: expected at most {LONGEST}");
+    (mtu > LONGEST).then_some(XdpError::Attach { interface, text })
 }
 
 fn refused(interface: u32, error: &dyn std::error::Error) -> XdpError {

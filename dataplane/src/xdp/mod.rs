@@ -28,7 +28,7 @@ mod left;
 mod redirect;
 mod redirect_abi;
 
-pub use director::{Attached, Counts, Director};
+pub use director::{Attached, Counts, Director, Placed};
 pub use error::XdpError;
 pub use left::Left;
 pub use redirect::{Neighbour, Redirect, RedirectCounts};

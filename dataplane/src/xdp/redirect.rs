@@ -10,7 +10,7 @@ use aya::programs::xdp::XdpLinkId;
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 
 use super::XdpError;
-use super::director::{Attached, attach_native_or_generic};
+use super::director::{Attached, Placed, attach_native_or_generic};
 use super::redirect_abi::{self, FATES, FORWARDED, KEPT, LEFT};
 use crate::redirect::config::RedirectConfig;
 
@@ -73,10 +73,10 @@ impl Redirect {
     }
 
     /// Puts the program on an interface: into the driver if it can, else into the network stack.
-    pub fn attach(&mut self, interface: u32, native: bool) -> Result<Attached, XdpError> {
-        let (link, attached) = attach_native_or_generic(program(&mut self.ebpf)?, interface, native)?;
-        (self.link, self.attached) = (Some(link), Some(attached));
-        Ok(attached)
+    pub fn attach(&mut self, interface: u32, native: bool) -> Result<Placed, XdpError> {
+        let (link, placed) = attach_native_or_generic(program(&mut self.ebpf)?, interface, native)?;
+        (self.link, self.attached) = (Some(link), Some(placed.attached));
+        Ok(placed)
     }
 
     /// Takes it off its interface.

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use dataplane::redirect::config::RedirectConfig;
 use dataplane::sys::process::terminate;
+use dataplane::xdp::Redirect;
 
 fn demo(temporary: &Path) -> Child {
     Command::new(env!("CARGO_BIN_EXE_dataplane"))
@@ -13,6 +15,12 @@ fn demo(temporary: &Path) -> Child {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()
+}
+
+fn may_load_programs() -> bool {
+    let config = "{version: 1, directors: [10.0.0.1], backends: [10.0.0.2], vips: [10.0.0.3]}";
+    let config = RedirectConfig::parse("probe", config).unwrap();
+    Redirect::load(&config, &[], [0; 6]).is_ok()
 }
 
 fn is_empty(folder: &Path) -> bool {
@@ -29,6 +37,9 @@ fn the_demo_breaks_nothing_but_what_it_says_it_breaks() {
     let counted: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(output.status.success(), "{counted}");
     assert_eq!(counted["answered"], 300);
+    // Cables between namespaces have native XDP only for those who prepare both ends.
+    let modes = if may_load_programs() { ["xdp generic"; 2] } else { ["af-packet", "socket"] };
+    assert_eq!([&counted["director_mode"], &counted["redirect_mode"]], modes);
     assert_eq!(counted["served"], counted["expected"]);
     assert_eq!(counted["drain"]["connections"]["broken"], 0);
     assert!(counted["drain"]["packets_by_second_hop"].as_u64().unwrap() > 0);

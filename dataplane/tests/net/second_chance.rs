@@ -22,6 +22,7 @@ pub(crate) fn setup(directors: u8, backends: u8, serving: u8) -> Setup {
         size: Size { clients: 2, directors, backends, shared: false, underlay_mtu: 1_600 },
         binary: PathBuf::from(env!("CARGO_BIN_EXE_dataplane")),
         second_chance: true,
+        fast_path: false,
         director_lines: String::new(),
         service: Service::with_backends(serving).unwrap(),
         seed: 7,

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use common::table::ForwardingTable;
-use dataplane::sys::interface::Offload;
+use dataplane::sys::interface::{Interface, Offload};
 
-use crate::host::{Host, Running, Seen, by_backend, collect, expected, syn, table};
+use crate::host::{Host, Running, Seen, by_backend, collect, expected, packet, syn, table};
 use crate::judge::{INGRESS, load};
-use crate::namespace::isolated;
+use crate::namespace::{ip, isolated};
 use crate::support::vectors::PIPELINE;
 
 const FOUR: [&str; 4] = ["10.0.0.11", "10.0.0.12", "10.0.0.13", "10.0.0.14"];
@@ -55,6 +55,39 @@ fn forwards(mode: &str, attached: &str) {
     assert_eq!((&report["encapsulated"], &report["driver"]["sent"]), (&500.into(), &0.into()));
     assert_eq!(by_backend(&report).values().sum::<u64>(), 500);
     assert!(!ip_link("front").contains("xdp"), "nothing stays behind");
+}
+
+/// A driver takes no program for frames that are longer than a page: then it is generic, and says why.
+#[test]
+fn jumbo_frames_are_no_case_for_a_driver() {
+    with_bpf(|| {
+        let host = Host::new();
+        for (peer, near, far, mtu) in
+            [(&host.client, "front", "client", 9_000), (&host.backends, "back", "far", 9_100)]
+        {
+            ip(&format!("link set {near} mtu {mtu}"));
+            peer.visit(|| ip(&format!("link set {far} mtu {mtu}")));
+        }
+        let table = table(None, &FOUR, 0);
+        host.install(&table.encode());
+        let mut ring = host.listen();
+        let director = host.run("mode: xdp\nworkers: 1", &[]);
+        resolved(&director);
+        let sender = host.sender();
+        for number in 0..20 {
+            let frame = packet(number, &[0x5a; 8_900]);
+            assert_eq!(sender.socket.send(sender.ifindex, &frame).unwrap(), frame.len());
+        }
+        seen_right(&mut collect(&mut ring, 20), &table, 20);
+        let (report, said) = director.stop();
+        let index = Interface::named("front").unwrap().index;
+        let why = format!(
+            "front: XDP, generic, for it cannot be native: interface {index}: its MTU is 9000, and a frame has to fit \
+             one page: expected at most 3498"
+        );
+        assert!(said.contains(&why), "{said}");
+        assert_eq!(report["fast_path"]["encapsulated"], 20, "{report:#}");
+    });
 }
 
 fn ip_link(name: &str) -> String {
