@@ -73,9 +73,14 @@ impl NodeSet {
                 let least: [simd::Lanes; K] = simd::keys_by_score(self.isa, &self.seeds, *mask, &lanes);
                 for (lane, (key, first)) in firsts.enumerate() {
                     let packed = least.each_ref().map(|lanes| lanes.get(lane).copied().unwrap_or_default());
-                    if !self.by_scores(packed, *mask, first) {
-                        self.rank(*key, first);
-                    }
+                    self.by_scores(*key, packed, *mask, first);
+                }
+            }
+            Scan::Costs { mask, nodes } => {
+                let least: [simd::Lanes; K] = simd::keys_by_cost(self.isa, nodes, *mask, &lanes);
+                for (lane, (key, first)) in firsts.enumerate() {
+                    let packed = least.each_ref().map(|lanes| lanes.get(lane).copied().unwrap_or_default());
+                    self.by_costs(*key, packed, *mask, first);
                 }
             }
             Scan::Bounds { mask, nodes, lightest } => {
@@ -100,9 +105,10 @@ impl NodeSet {
         match &self.scan {
             Scan::Scores { mask } => {
                 let packed = simd::nodes_by_score::<K>(self.isa, &self.seeds, *mask, key);
-                if !self.by_scores(packed, *mask, first) {
-                    self.rank(key, first);
-                }
+                self.by_scores(key, packed, *mask, first);
+            }
+            Scan::Costs { mask, nodes } => {
+                self.by_costs(key, simd::nodes_by_cost::<K>(self.isa, nodes, *mask, key), *mask, first);
             }
             Scan::Bounds { mask, nodes, .. } => {
                 let packed = simd::nodes_by_bound::<K>(self.isa, nodes, *mask, key);
@@ -112,23 +118,40 @@ impl NodeSet {
         }
     }
 
-    /// Of equal costs that scans see, which are bounds, it takes one more than are asked for to tell the first ones
-    /// from all others; among few nodes of different weights two more, since there the bounds are widest.
+    /// It takes one more than are asked for to tell the first ones from all others; by bounds among nodes that are not
+    /// many two more, since there the bounds are wide.
     fn is_small_mix(&self) -> bool {
         matches!(self.scan, Scan::Bounds { .. }) && self.len() <= 64
     }
 
     #[inline]
-    fn by_scores<const K: usize>(&self, packed: [u64; K], mask: u64, first: &mut [u32]) -> bool {
-        let known = packed.iter().take(self.len());
-        let next = known.clone().skip(1).map(Some).chain([None]);
-        let told_apart =
-            |(this, next): (&u64, Option<&u64>)| next.is_none_or(|next| (this ^ next) & !mask != 0);
-        if !known.clone().zip(next).take(first.len()).all(told_apart) {
-            return false;
+    fn by_scores<const K: usize>(&self, key: u64, packed: [u64; K], mask: u64, first: &mut [u32]) {
+        self.by_packed(key, packed, mask, first, |this, next| (this ^ next) & !mask != 0);
+    }
+
+    #[inline]
+    fn by_costs<const K: usize>(&self, key: u64, packed: [u64; K], mask: u64, first: &mut [u32]) {
+        let told_apart = |this, next| f64::from_bits(this) * bound::TOLD_APART < f64::from_bits(next);
+        self.by_packed(key, packed, mask, first, told_apart);
+    }
+
+    /// Fills `first` from the `K` least packed, one more than are asked for, if each is told apart from the next.
+    #[inline(always)]
+    fn by_packed<const K: usize>(
+        &self,
+        key: u64,
+        packed: [u64; K],
+        mask: u64,
+        first: &mut [u32],
+        told_apart: impl Fn(u64, u64) -> bool,
+    ) {
+        let known = packed.get(..self.len().min(K)).unwrap_or(&packed);
+        let pairs = known.iter().zip(known.iter().skip(1));
+        if pairs.take(first.len()).all(|(this, next)| told_apart(*this, *next)) {
+            self.write(known.iter().map(|packed| slot(*packed, mask)), first);
+        } else {
+            self.rank(key, first);
         }
-        self.write(known.map(|packed| slot(*packed, mask)), first);
-        true
     }
 
     /// Fills `first` from the `K` nodes of least quick bound.
@@ -287,9 +310,20 @@ mod tests {
                         assert!(score(key, node.seed).abs_diff(centre) <= 4);
                     }
                     assert_all_ways_agree(&close, &[key, !key]);
+                    assert_all_ways_agree(&among_many(close, key), &[key, !key]);
                 }
             }
         }
+    }
+
+    /// The same nodes and forty that lose, so that they are scanned as many are.
+    fn among_many(mut close: Vec<Node>, key: u64) -> Vec<Node> {
+        for i in 0..40 {
+            let mut loser = Node::weighted(format!("loser-{i}"), 0.25).unwrap();
+            loser.seed = seed_for(key, 1000 + i);
+            close.push(loser);
+        }
+        close
     }
 
     /// The same cost by different weights: only the exact comparison can tell.
@@ -301,10 +335,25 @@ mod tests {
             node.seed = seed_for(key, u64::MAX - (1 << 54));
         }
         assert_all_ways_agree(&close, &[key]);
+        assert_all_ways_agree(&among_many(close.clone(), key), &[key]);
         for node in &mut close {
             node.seed = seed_for(key, u64::MAX >> 3);
         }
         assert_all_ways_agree(&close, &[key]);
+        assert_all_ways_agree(&among_many(close, key), &[key]);
+    }
+
+    /// Against the platform's logarithm, which is right to a unit or two in the last place.
+    #[test]
+    fn the_short_logarithm_is_as_near_as_it_says() {
+        let ends =
+            [0, 1, 2, u64::MAX, u64::MAX - (1 << 11), u64::MAX - (1 << 30), 1 << 63, (1 << 63) - (1 << 11)];
+        let around_root = [-1i64, 0, 1].map(|step| 0xb504_f333_f9de_6484u64.wrapping_add_signed(step << 11));
+        for score in ends.into_iter().chain(around_root).chain(keys(1_000_000)) {
+            let u = super::super::unit(score);
+            let (short, exact) = (bound::minus_ln(u), -u.ln());
+            assert!((short / exact - 1.0).abs() < bound::PACKING / 4.0, "{score:x}: {short} {exact}");
+        }
     }
 
     #[test]

@@ -46,6 +46,9 @@ pub(super) struct Class {
 pub(super) enum Scan {
     /// One weight: by raw score.
     Scores { mask: u64 },
+    /// Few, of several: by costs to a relative error that is small beside what packing takes; each slot's seed and the
+    /// inverse of its weight.
+    Costs { mask: u64, nodes: Vec<(u64, f64)> },
     /// Several: by bounds of the weighted scores, of which this is each slot's seed and 2⁻⁶⁴ / weight.
     Bounds { mask: u64, nodes: Vec<(u64, f64)>, lightest: f64 },
     /// Nodes too many to pack, or weights too far apart for bounds to tell anything.
@@ -79,8 +82,10 @@ impl NodeSet {
 
     /// Octets that look-ups read.
     pub fn octets(&self) -> usize {
-        let bounds =
-            if let Scan::Bounds { nodes, .. } = &self.scan { size_of_val(nodes.as_slice()) } else { 0 };
+        let bounds = match &self.scan {
+            Scan::Bounds { nodes, .. } | Scan::Costs { nodes, .. } => size_of_val(nodes.as_slice()),
+            Scan::Scores { .. } | Scan::Full => 0,
+        };
         let classes = size_of_val(self.classes.as_slice());
         size_of_val(self.seeds.as_slice()) + size_of_val(self.slots.as_slice()) + classes + bounds
     }
@@ -110,6 +115,8 @@ fn classes(slots: &[Slot]) -> Vec<Class> {
 impl Scan {
     /// Most slots that are packed: 20 bits leave 32 of a double's mantissa.
     const MAX_PACKED: usize = 1 << 20;
+    /// Up to so many nodes a cost for each is faster than bounds, which are the wider the fewer there are.
+    const FEW: usize = 16;
 
     fn new(seeds: &[u64], slots: &[Slot], classes: &[Class]) -> Self {
         if seeds.len() > Self::MAX_PACKED {
@@ -118,11 +125,15 @@ impl Scan {
         let mask = seeds.len().next_power_of_two() as u64 - 1;
         match classes {
             [] | [_] => Self::Scores { mask },
-            [lightest, .., heaviest] if bound::covers(lightest.weight, heaviest.weight) => {
+            [lightest, .., heaviest] if !bound::covers(lightest.weight, heaviest.weight) => Self::Full,
+            [_, ..] if seeds.len() <= Self::FEW => {
+                let nodes = seeds.iter().zip(slots).map(|(seed, slot)| (*seed, 1.0 / slot.weight));
+                Self::Costs { mask, nodes: nodes.collect() }
+            }
+            [lightest, ..] => {
                 let nodes = seeds.iter().zip(slots).map(|(seed, slot)| (*seed, bound::inverse(slot.weight)));
                 Self::Bounds { mask, nodes: nodes.collect(), lightest: lightest.weight }
             }
-            _ => Self::Full,
         }
     }
 }

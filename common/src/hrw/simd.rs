@@ -142,6 +142,13 @@ fn keys_by_bound<const K: usize>(nodes: &[(u64, f64)], mask: u64, keys: &Lanes) 
 }
 
 for_every_isa! {
+/// For each key the `K` least packed costs, least first; `nodes` are seeds and inverse weights.
+fn keys_by_cost<const K: usize>(nodes: &[(u64, f64)], mask: u64, keys: &Lanes) -> [Lanes; K] {
+    least_by_key(nodes, |lane, (seed, inverse), slot| pack(cost(keys[lane] ^ seed, *inverse).to_bits(), mask, slot))
+}
+}
+
+for_every_isa! {
 /// For each key: is it beyond doubt, by bounds alone, that the first `k` of `packed` are the first of all, in this
 /// order? `lightest` is the least weight; none if `packed` holds all nodes.
 fn are_settled<const K: usize>(nodes: &[(u64, f64)], mask: u64, lightest: Option<f64>, keys: &Lanes, packed: &[Lanes; K], k: usize) -> [bool; LANES] {
@@ -221,6 +228,13 @@ for_every_isa! {
 /// For one key the `K` least packed [`quick_bound`]s, least first.
 fn nodes_by_bound<const K: usize>(nodes: &[(u64, f64)], mask: u64, key: u64) -> [u64; K] {
     least_by_node(nodes, |(seed, inverse), slot| pack(quick_bound(key ^ seed, *inverse).to_bits(), mask, slot))
+}
+}
+
+for_every_isa! {
+/// For one key the `K` least packed costs, least first.
+fn nodes_by_cost<const K: usize>(nodes: &[(u64, f64)], mask: u64, key: u64) -> [u64; K] {
+    least_by_node(nodes, |(seed, inverse), slot| pack(cost(key ^ seed, *inverse).to_bits(), mask, slot))
 }
 }
 
@@ -336,6 +350,12 @@ fn insert<const K: usize>(least: &mut [u64; K], mut next: u64) {
     for held in least {
         (*held, next) = ((*held).min(next), (*held).max(next));
     }
+}
+
+/// `−ln u / weight` but for a relative error below 2⁻³¹; `inverse` is 1 / weight.
+#[inline(always)]
+fn cost(z: u64, inverse: f64) -> f64 {
+    bound::minus_ln(super::unit(mix(z))) * inverse
 }
 
 /// A number not above `−ln u / weight` but for 2⁻³⁰ / weight; `inverse` is 2⁻⁶⁴ / weight.

@@ -32,6 +32,7 @@ pub struct HopRule {
     max_hops: usize,
     spread_zones: bool,
     terms: Terms,
+    at_rest: bool,
 }
 
 /// What the rule needs to know of one backend.
@@ -68,7 +69,11 @@ impl HopRule {
                 *zones.entry(zone).or_insert(next)
             }),
         };
-        Self { facts: backends.iter().map(fact).collect(), max_hops: max_hops.into(), spread_zones, terms }
+        let facts: Vec<Fact> = backends.iter().map(fact).collect();
+        let at_rest =
+            |fact: &Fact| matches!((fact.state, fact.up), (State::Active, true) | (State::Inactive, _));
+        let at_rest = !spread_zones && facts.iter().all(at_rest);
+        Self { facts, max_hops: max_hops.into(), spread_zones, terms, at_rest }
     }
 
     /// Does the table as a whole accept on the same terms?
@@ -81,9 +86,12 @@ impl HopRule {
 
     /// How many of a ranking's first most rows will ask for. More may be asked for at any row.
     pub fn depth(&self) -> usize {
-        let at_rest =
-            |fact: &Fact| matches!((fact.state, fact.up), (State::Active, true) | (State::Inactive, _));
-        if self.spread_zones || !self.facts.iter().all(at_rest) { Self::DEEP } else { 2 }
+        if self.at_rest { 2 } else { Self::DEEP }
+    }
+
+    /// Is the list of every row that nobody else may hold connections of just the first two of its ranking?
+    pub(super) const fn is_at_rest(&self) -> bool {
+        self.at_rest
     }
 
     /// Those that may own rows.

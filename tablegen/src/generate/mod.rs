@@ -147,6 +147,15 @@ impl Task<'_> {
         if let Some(all) = self.former {
             all.collect(row, former);
         }
+        if self.rule.is_at_rest()
+            && self.owners.is_none()
+            && let Some(pair) = ranker.pair(row)
+            && former.iter().all(|one| *one == pair[0])
+        {
+            rest(hops, &pair);
+            rest(lineage, &[]);
+            return false;
+        }
         let owner = self.owners.and_then(|owners| owners.get(row as usize)).copied();
         let list = self.rule.list(former, owner, ranker.rank(row), scratch);
         let primary = list.first().copied();
@@ -162,6 +171,15 @@ struct Worker<'a> {
     ranker: RowRanker<'a>,
     scratch: Scratch,
     former: Vec<u16>,
+}
+
+/// Writes a list whose length is known.
+#[inline]
+fn rest(cells: &mut [u16], list: &[u16]) {
+    if let Some((used, unused)) = cells.split_at_mut_checked(list.len()) {
+        used.copy_from_slice(list);
+        unused.fill(UNUSED);
+    }
 }
 
 /// Writes a list and marks the cells beyond it as unused.

@@ -68,6 +68,18 @@ impl<'k> Ranking<'k> {
         })
     }
 
+    /// The first few nodes of a row, and the positions of all nodes. `prepared` has `depth` cells a row from `start` on.
+    #[inline]
+    fn known<'a>(&'a self, row: u32, prepared: (u32, usize, &'a [u32])) -> (&'a [u32], &'a [u16]) {
+        if let Some(kept) = &self.kept {
+            return (kept.rankings.first(row), &kept.positions);
+        }
+        let (start, depth, first) = prepared;
+        let at = row.wrapping_sub(start) as usize * depth;
+        let count = depth.min(self.positions.len());
+        (first.get(at..at + count).unwrap_or_default(), &self.positions)
+    }
+
     /// The first `depth` nodes of the rows from `start` on.
     pub(super) fn first(&self, start: u32, depth: usize, first: &mut [u32]) {
         match &self.key {
@@ -131,17 +143,17 @@ impl<'a> RowRanker<'a> {
     /// Positions of the candidates in the order in which `row` prefers them; each costs when it is asked for.
     pub fn rank(&mut self, row: u32) -> Order<'a, '_> {
         self.deep = false;
-        let Self { ranking, ranker, deep, .. } = self;
-        let (known, positions): (&[u32], &[u16]) = match &ranking.kept {
-            Some(kept) => (kept.rankings.first(row), &kept.positions),
-            None => {
-                let at = row.wrapping_sub(self.start) as usize * self.depth;
-                let cells = self.first.get(at..at + self.depth).unwrap_or_default();
-                let count = self.depth.min(ranking.positions.len()).min(cells.len());
-                (cells.get(..count).unwrap_or_default(), &ranking.positions)
-            }
-        };
+        let Self { ranking, ranker, deep, depth, start, first } = self;
+        let (known, positions) = ranking.known(row, (*start, *depth, first));
         Order { known: known.iter(), positions, given: 0, rest: Rest { ranking, ranker, row, deep } }
+    }
+
+    /// The first two candidates, if they are at hand.
+    #[inline]
+    pub(super) fn pair(&self, row: u32) -> Option<[u16; 2]> {
+        let (known, positions) = self.ranking.known(row, (self.start, self.depth, &self.first));
+        let [first, second, ..] = known else { return None };
+        Some([*positions.get(*first as usize)?, *positions.get(*second as usize)?])
     }
 
     /// Was the row ranked last asked for more than was known of it?
