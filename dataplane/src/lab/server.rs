@@ -2,9 +2,9 @@
 //! was sent, and says in `X-Backend` who it is. One thread a connection.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -17,39 +17,56 @@ const LONGEST_BODY: usize = 16 << 20;
 /// Connections are many and their work is small.
 const STACK: usize = 128 << 10;
 
-/// A server in a namespace. It stops to accept when dropped; connections live until their clients close them.
+/// A server in a namespace. It and its connections end when it is dropped: a thread whose client is gone without a word,
+/// since its host is gone, would wait for ever.
 #[derive(Debug)]
 pub struct Server {
     stop: Arc<AtomicBool>,
+    connections: Connections,
 }
+
+/// Those that were accepted, as long as their threads hold them.
+type Connections = Arc<Mutex<Vec<Weak<TcpStream>>>>;
 
 impl Server {
     /// Listens on `address`; `[::]` hears both families.
     pub fn start(namespace: &Namespace, name: &str, address: SocketAddr) -> anyhow::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (name, stopped) = (Arc::<str>::from(name), Arc::clone(&stop));
+        let connections = Connections::default();
+        let accepted = Arc::clone(&connections);
         namespace
             .run(move || {
                 let listener = TcpListener::bind(address)?;
                 listener.set_nonblocking(true)?;
-                thread::Builder::new().stack_size(STACK).spawn(move || accept(&listener, &name, &stopped))
+                let work = move || accept(&listener, &name, &accepted, &stopped);
+                thread::Builder::new().stack_size(STACK).spawn(work)
             })
             .with_context(|| format!("in {}: a server on {address}", namespace.name()))?;
-        Ok(Self { stop })
+        Ok(Self { stop, connections })
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        for stream in lock(&self.connections).iter().filter_map(Weak::upgrade) {
+            // Its client may have closed it.
+            drop(stream.shutdown(Shutdown::Both));
+        }
     }
 }
 
-fn accept(listener: &TcpListener, name: &Arc<str>, stop: &AtomicBool) {
+fn lock(connections: &Connections) -> MutexGuard<'_, Vec<Weak<TcpStream>>> {
+    connections.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn accept(listener: &TcpListener, name: &Arc<str>, connections: &Connections, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         match listener.accept() {
             Ok((stream, _)) => {
-                let name = Arc::clone(name);
+                let (name, stream) = (Arc::clone(name), Arc::new(stream));
+                lock(connections).push(Arc::downgrade(&stream));
                 let work = move || serve(&stream, &name);
                 // No thread for it: the client sees the connection close, which the lab reports.
                 drop(thread::Builder::new().stack_size(STACK).spawn(work));

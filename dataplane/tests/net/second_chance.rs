@@ -4,12 +4,15 @@
 //! Every connection is real TCP between real kernels and every octet that comes back is checked.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 
 use common::backend::{Health, State};
 use common::flow::HashFields;
 use dataplane::control::{Format, ask};
 use dataplane::lab::client::Tally;
+use dataplane::lab::netns::Namespace;
+use dataplane::lab::server::Server;
 use dataplane::lab::service::{Service, name};
 use dataplane::lab::topology::Size;
 use dataplane::lab::world::{Setup, World};
@@ -296,4 +299,22 @@ fn status_shows_the_second_hop() {
     assert!(json["since_second_hop_ms"].is_u64());
     let text = ask(&socket, Format::Text).unwrap();
     assert!(text.contains("kept on the second hop, from: "), "{text}");
+}
+
+/// Or threads of hosts that are gone would pile up, world after world.
+#[test]
+fn a_server_takes_its_connections_with_it() {
+    if !crate::privileged() {
+        return;
+    }
+    let host = Namespace::new("server").unwrap();
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], 80));
+    let server = Server::start(&host, "web-1", address).unwrap();
+    let mut client = host.run(move || std::net::TcpStream::connect(address)).unwrap();
+    client.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+    client.write_all(b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\nx").unwrap();
+    assert!(client.read(&mut [0; 200]).unwrap() > 0, "it is served");
+    drop(server);
+    let mut rest = Vec::new();
+    assert!(client.read_to_end(&mut rest).is_ok(), "it is still open");
 }
