@@ -135,10 +135,6 @@ impl Heirs {
 /// Rows that a thread takes at a time.
 const ROWS_A_TASK: u32 = 4_096;
 
-/// Of each row so many of its ranking are made ready together, which costs a fraction of one by one: with three zones
-/// one row in 243 has nobody of another zone among them.
-const DEPTH: usize = 6;
-
 fn heirs(table: &Table, groups: &Groups<'_>) -> Heirs {
     let owns = eligible(&table.backends);
     let ranking = Ranking::new(table.ranking, table.seed, &table.backends);
@@ -147,12 +143,7 @@ fn heirs(table: &Table, groups: &Groups<'_>) -> Heirs {
         .map(|task| {
             let first = task * ROWS_A_TASK;
             let rows = first..table.rows().min(first + ROWS_A_TASK);
-            let mut ranker = ranking.ranker();
-            // Without zones the hop lists know most heirs.
-            if !groups.zones.is_empty() {
-                ranker.prepare(first, rows.len(), DEPTH);
-            }
-            heirs_of(rows, table, groups, &owns, &mut ranker)
+            heirs_of(rows, table, groups, &owns, &mut ranking.ranker())
         })
         .collect();
     let mut all = Heirs::default();
