@@ -1,6 +1,6 @@
 //! The page of a diff: what it holds, that it stays small, and that it works in a browser.
 
-use crate::browser::document;
+use crate::browser::{Browser, document};
 use crate::support::{backends, build, spec};
 use crate::tables;
 use common::backend::State;
@@ -65,6 +65,42 @@ fn large_changes_stay_small_pages() {
     let page = page(&old, &new);
     assert!(page.len() < 1_500_000, "{}", page.len());
     assert!(page.contains("and 960 more"));
+    opens("1,000 backends, all rows moved", &page);
+}
+
+/// Opens a page and says how long that took; a machine at other work is no reason to fail.
+fn opens(what: &str, page: &str) {
+    let Some(mut browser) = Browser::start() else { return };
+    browser.open(page);
+    let loaded = browser.value(
+        "new Promise((done) => setTimeout(() => done(performance.getEntriesByType('navigation')[0].loadEventEnd), 0))",
+    );
+    println!("{what}: {} octets, opened in {loaded} ms", page.len());
+    assert!(browser.value("document.body.innerText").as_str().unwrap().contains("If one fails next"));
+    browser.is_silent();
+}
+
+/// What is too large to be shown row by row is summed up, and is there at once.
+///
+/// `cargo test --release -p tablegen --test it -- --ignored --nocapture the_largest_changes`
+#[test]
+#[ignore = "builds tables of a million rows"]
+fn the_largest_changes_open_at_once() {
+    for (rows, backends) in [(1 << 16, 10_000), (1 << 20, 100), (1 << 20, 10_000)] {
+        let mut all = tables::backends(backends);
+        all.iter_mut()
+            .zip(["a", "b", "c"].iter().cycle())
+            .for_each(|(one, zone)| one.zone = Some((*zone).to_owned()));
+        let wide = |backends| TableSpec { rows, ..spec(backends) };
+        let old = build(&wide(all.clone()), History::None);
+        all.iter_mut().step_by(50).for_each(|one| one.state = State::Draining);
+        let new = build(&wide(all), History::Parent(&old));
+        let started = std::time::Instant::now();
+        let page = page(&old, &new);
+        println!("{rows} rows, {backends} backends: diff and page in {:.2?}", started.elapsed());
+        assert!(page.len() <= 1_500_000, "{}", page.len());
+        opens("that page", &page);
+    }
 }
 
 #[test]
