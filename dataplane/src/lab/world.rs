@@ -227,11 +227,15 @@ impl World {
         self.network.spread_over(&self.directors())
     }
 
+    /// Kills a redirector's program; its host lives, with all that it knows.
+    pub fn kill_redirector(&mut self, number: u8) -> anyhow::Result<()> {
+        let program = self.redirectors[usize::from(number)].take();
+        Ok(program.map_or(Ok(()), Program::kill)?)
+    }
+
     /// A backend's host is gone, with all that it knew.
     pub fn kill_backend(&mut self, number: u8) -> anyhow::Result<()> {
-        if let Some(program) = self.redirectors[usize::from(number)].take() {
-            program.kill()?;
-        }
+        self.kill_redirector(number)?;
         self.network.backends[usize::from(number)].ip("link set eth0 down")
     }
 

@@ -22,6 +22,7 @@ mod namespace;
 mod cable;
 mod fuzz;
 mod judge;
+mod lab;
 mod redirect;
 mod redirect_fuzz;
 mod run;

@@ -141,7 +141,8 @@ fn reloads_under_load_lose_nothing() {
         let mut ring = host.listen();
         let director = host.run("mode: auto\nworkers: 1", &[]);
         resolved(&director);
-        let descriptors = director.descriptors();
+        let (descriptors, (_, locked)) = (director.descriptors(), director.memory());
+        assert!(locked > 0);
         let mut sender = host.sender();
         let (done, sent) = (AtomicBool::new(false), AtomicU32::new(0));
         let all = std::thread::scope(|scope| {
@@ -162,17 +163,26 @@ fn reloads_under_load_lose_nothing() {
                 all
             });
             let start = Instant::now();
+            let mut settled = 0;
             for swap in 1..=reloads {
                 host.install(&octets[usize::try_from(swap % 2).unwrap()]);
                 while director.status().is_none_or(|status| status["swaps"].as_u64() < Some(swap)) {
                     assert!(start.elapsed() < Duration::from_secs(300), "swap {swap}: {}", director.said());
                 }
+                // By then the allocator has what two tables at once need.
+                if swap == reloads.min(20) {
+                    settled = director.memory().0;
+                }
             }
+            let grown = director.memory().0.saturating_sub(settled);
+            eprintln!("grown by {grown} KiB of {settled}");
+            assert!(grown < settled / 4, "{grown} KiB more than {settled} after {reloads} reloads");
             eprintln!("{reloads} reloads in {:?}", start.elapsed());
             done.store(true, Ordering::Relaxed);
             receiver.join().unwrap()
         });
         assert_eq!(director.descriptors(), descriptors, "maps and programs of old tables are gone");
+        assert_eq!(director.memory().1, locked, "and their memory");
         let sent = sent.load(Ordering::Relaxed);
         let (report, _) = director.stop();
         let numbers: BTreeSet<_> = all.iter().map(|seen| seen.number).collect();

@@ -1,0 +1,58 @@
+//! The whole service with both programs in the kernel.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use dataplane::lab::service::Service;
+use dataplane::lab::topology::{Size, service};
+use dataplane::lab::world::{Setup, World};
+
+use crate::judge::{INGRESS, load};
+use crate::support::vectors::PIPELINE;
+
+fn setup() -> Setup {
+    Setup {
+        size: Size { clients: 1, directors: 1, backends: 1, shared: false, underlay_mtu: 1_600 },
+        binary: PathBuf::from(env!("CARGO_BIN_EXE_dataplane")),
+        second_chance: true,
+        fast_path: true,
+        director_lines: String::new(),
+        service: Service::with_backends(1).unwrap(),
+        seed: 7,
+    }
+}
+
+/// Whether a program is on the backend's interface, and whether a client gets through to it.
+fn state(world: &World) -> (bool, bool) {
+    let link = || Command::new("ip").args(["link", "show", "eth0"]).output().unwrap().stdout;
+    let link = world.network.backends[0].run(link);
+    let to: SocketAddr = service(true);
+    let reached =
+        world.network.clients[0].run(move || TcpStream::connect_timeout(&to, Duration::from_millis(400)));
+    (String::from_utf8(link).unwrap().contains("xdp"), reached.is_ok())
+}
+
+/// Killed, the redirector leaves nothing behind and nobody unwraps by an old configuration; started again, it goes on
+/// where its connections are.
+#[test]
+fn a_killed_redirector_leaves_no_program_and_its_connections_go_on() {
+    if load(&PIPELINE, INGRESS).is_none() {
+        return;
+    }
+    let mut world = World::new(setup()).unwrap();
+    assert_eq!(world.modes().unwrap(), ["xdp generic"; 2]);
+    world.open(20).unwrap();
+    for round in 0..2 {
+        assert_eq!(state(&world), (true, true), "round {round}");
+        world.kill_redirector(0).unwrap();
+        assert_eq!(state(&world), (false, false), "round {round}, killed");
+        world.start_redirector(0).unwrap();
+        let tally = world.exchange();
+        assert_eq!((tally.alive, tally.broken()), (20, 0), "round {round}: {tally}");
+        let counters = world.hops().unwrap();
+        assert!(counters.first > 0, "round {round}: {counters:?}");
+    }
+    assert_eq!(world.modes().unwrap(), ["xdp generic"; 2]);
+}
