@@ -1,7 +1,8 @@
 //! This library beside the crates that people would pick instead, on the same keys and nodes: look-up, build, balance
 //! and movement.
 //!
-//! `cargo run --release -p benches --bin peers`. Look-ups are the best of five runs over 4,096 keys, taking turns.
+//! `cargo run --release -p benches --bin peers`. Look-ups are the best of five runs over 4,096 keys; those that rank all
+//! nodes anew for each key run once, over fewer. Balance and movement are left out where keys are too few to tell.
 
 use benches::peers::PEERS;
 use common::hash::mix;
@@ -29,9 +30,10 @@ fn main() {
             };
             let made = before.elapsed().as_secs_f64() * 1e3;
             let slow = count >= 1_000 && matches!(name, "hrw-hash" | "rendezvous_hash");
-            let sample = if slow { SAMPLE >> 5 } else { SAMPLE };
+            let sample = if slow { u64::from(4_096_000 / count) } else { SAMPLE };
             let balance = quality(&nodes, name, build, &mut *peer, sample);
-            lines.push((name, look_up(&mut *peer, if slow { 1 } else { TURNS }), made, balance));
+            let look_up = if slow { look_up(&mut *peer, 1, 256) } else { look_up(&mut *peer, TURNS, KEYS) };
+            lines.push((name, look_up, made, balance));
         }
         for (name, look_up, made, balance) in lines {
             println!("{name:22} {look_up:11.1} {made:10.3}   {balance}");
@@ -39,17 +41,17 @@ fn main() {
     }
 }
 
-fn look_up(peer: &mut dyn benches::peers::Peer, turns: usize) -> f64 {
+fn look_up(peer: &mut dyn benches::peers::Peer, turns: usize, keys: u64) -> f64 {
     let mut best = f64::INFINITY;
-    for key in 0..KEYS {
+    for key in 0..keys {
         black_box(peer.owner(key));
     }
     for _ in 0..turns {
         let start = Instant::now();
-        for key in 0..KEYS {
+        for key in 0..keys {
             black_box(peer.owner(black_box(key)));
         }
-        best = best.min(start.elapsed().as_secs_f64() * 1e9 / KEYS as f64);
+        best = best.min(start.elapsed().as_secs_f64() * 1e9 / keys as f64);
     }
     best
 }
@@ -61,6 +63,9 @@ fn quality(
     peer: &mut dyn benches::peers::Peer,
     sample: u64,
 ) -> String {
+    if sample < 4 * nodes.len() as u64 {
+        return format!("{:>12} {:>12}", "-", "-");
+    }
     let before: Vec<u32> = (0..sample).map(|key| peer.owner(mix(key))).collect();
     let mut owned = vec![0u32; nodes.len()];
     before.iter().for_each(|owner| owned[*owner as usize] += 1);
