@@ -99,14 +99,27 @@ mod tests {
 
     #[test]
     fn what_takes_long_is_shown_and_taken_away() {
-        let mut terminal = Vec::new();
-        let work = |progress: &Progress| {
-            progress.expect(2);
-            progress.advance(1);
-            std::thread::sleep(Duration::from_millis(50));
+        /// Says when a line was drawn.
+        struct Terminal<'t>(&'t mut Vec<u8>, mpsc::Sender<()>);
+        impl Write for Terminal<'_> {
+            fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+                self.0.write(octets)
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                let _ = self.1.send(());
+                Ok(())
+            }
+        }
+        let (mut terminal, (drew, drawing)) = (Vec::new(), mpsc::channel());
+        let progress = Progress::default();
+        progress.expect(2);
+        progress.advance(1);
+        let work = |_: &Progress| {
+            drawing.recv().unwrap();
             7
         };
-        assert_eq!(drawn("build", &Progress::default(), &mut terminal, Duration::ZERO, work), 7);
+        assert_eq!(drawn("build", &progress, Terminal(&mut terminal, drew), Duration::ZERO, work), 7);
         let text = String::from_utf8(terminal).unwrap();
         assert!(text.starts_with("\rbuild") && text.ends_with("\r\x1b[K"), "{text:?}");
         assert!(text.contains("50 %"), "{text:?}");

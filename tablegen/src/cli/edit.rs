@@ -1,5 +1,6 @@
 //! `tablegen drain`, `fill`, `activate`, `remove`.
 
+use crate::config::without_secrets;
 use crate::diff::Verdict;
 use crate::edit::step::{Request, Step};
 use crate::edit::{Action, lines};
@@ -88,15 +89,20 @@ impl Args {
             "backends": self.backends,
             "changed": step.text != request.text,
             "written": written,
-            "patch": lines::unified(&self.config.display().to_string(), request.text, &step.text),
+            "patch": self.patch(request.text, step),
             "refusals": step.refusals,
             "safe_now": safe_now,
             "diff": crate::report::json::value(&report),
         })
     }
 
+    /// The change of the file for people to read: secrets in the lines around it are not shown.
+    fn patch(&self, text: &str, step: &Step) -> String {
+        without_secrets(&lines::unified(&self.config.display().to_string(), text, &step.text))
+    }
+
     fn shown(&self, text: &str, step: &Step) -> String {
-        let changes = lines::unified(&self.config.display().to_string(), text, &step.text);
+        let changes = self.patch(text, step);
         let changes =
             if changes.is_empty() { "the configuration says so already\n".to_owned() } else { changes };
         let verdict = Verdict::new(&step.diff, &[]);

@@ -120,8 +120,8 @@ impl Args {
         }
         format!(
             "when the connections have ended that {} may still hold from before {table}:\n     \
-             {time} after every director has it, or as soon as \"kept on the second hop\" stands still in\n     \
-             `dataplane status` of {}",
+             {time} after every director has it, or as soon as \"last kept on the second hop\" is longer ago\n     \
+             than a connection may be idle, in `dataplane status` of {}",
             some_of(&ids, 8),
             some_of(&hosts, 8)
         )
@@ -161,6 +161,9 @@ impl Args {
     /// `step-1.yaml` and `step-1.table`, `step-2.yaml`, …: each table the parent of the next.
     fn write(&self, folder: &Path, steps: &[Step]) -> anyhow::Result<()> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        for file in (1..=steps.len()).filter_map(|number| self.files(number)).flatten() {
+            self.spare_sources(&file)?;
+        }
         // Steps of a longer plan would look like those after this one's last.
         for left in self.files(steps.len() + 1).into_iter().flatten() {
             ensure!(!left.exists(), "{} is of another plan: remove that first", left.display());
@@ -173,6 +176,16 @@ impl Args {
             }
         }
         written(&folder.join("plan.txt"), self.text(steps).as_bytes())
+    }
+
+    /// Steps of an earlier plan give way, but not what this one is made of: the table in service and the target.
+    fn spare_sources(&self, file: &Path) -> anyhow::Result<()> {
+        let Ok(there) = file.canonicalize() else { return Ok(()) };
+        for source in [&self.current, &self.target] {
+            let same = source.canonicalize().is_ok_and(|source| source == there);
+            ensure!(!same, "{} would be replaced by a step: choose another folder", source.display());
+        }
+        Ok(())
     }
 
     /// The configuration of each step: the target's text, with other values.

@@ -37,7 +37,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "SECONDS")]
     every: Option<f64>,
     /// Directors
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     directors: u32,
     /// Seconds from the first director that takes a new table to the last
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]

@@ -24,9 +24,10 @@ pub fn page(members: &[Member], keys: u32, all: &str) -> String {
     });
     include_str!("page.html")
         .replace("/*STYLE*/", include_str!("page.css"))
-        .replace("<!--ALL-->", all)
-        .replace("/*DATA*/", &data.to_string().replace('<', "\\u003c"))
         .replace("/*SCRIPT*/", include_str!("page.js"))
+        .replace("/*DATA*/", &data.to_string().replace('<', "\\u003c"))
+        // Last, and after its data: ids are free text, and no place to put anything.
+        .replace("<!--ALL-->", all)
 }
 
 /// All methods in one table.

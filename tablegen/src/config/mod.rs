@@ -15,6 +15,7 @@ mod value;
 
 pub use error::{ConfigError, Refusal, Warning};
 pub(crate) use raw::budget;
+pub(crate) use value::without_secrets;
 
 use common::backend::Backend;
 use common::bind::Bind;

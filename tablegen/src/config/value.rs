@@ -68,8 +68,8 @@ const fn misleads(character: char) -> bool {
 }
 
 /// Text of the file that is repeated in a message, where a secret may have slipped in: as a key, a tag, or the name of
-/// a file. Half a secret is not shown either.
-pub(super) fn without_secrets(text: &str) -> String {
+/// a file; or stands beside what is shown. Half a secret is not shown either.
+pub(crate) fn without_secrets(text: &str) -> String {
     const TOO_LONG: usize = 16;
     let is_other = |character: char| !character.is_ascii_hexdigit();
     let shown = text.split_inclusive(is_other).flat_map(|piece| {

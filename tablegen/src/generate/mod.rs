@@ -109,7 +109,7 @@ struct Task<'a> {
     rule: &'a HopRule,
     ranking: &'a Ranking<'a>,
     /// Of each row, where shares are bounded.
-    owners: Option<&'a [u16]>,
+    owners: Option<&'a [Option<u16>]>,
     former: Option<&'a Former<'a>>,
 }
 
@@ -156,7 +156,7 @@ impl Task<'_> {
             rest(lineage, &[]);
             return false;
         }
-        let owner = self.owners.and_then(|owners| owners.get(row as usize)).copied();
+        let owner = self.owners.and_then(|owners| owners.get(row as usize).copied().flatten());
         let list = self.rule.list(former, owner, ranker.rank(row), scratch);
         let primary = list.first().copied();
         fill(hops, list.iter().copied());

@@ -43,8 +43,9 @@ fn left(old: &Table, new: &Table) -> BTreeSet<u16> {
         old.backend(at).is_some_and(|one| one.state == State::Draining || one.health == Health::Down)
     };
     let mut left = BTreeSet::new();
-    for row in 0..old.rows() {
-        let (hops, lineage) = (old.hops.get(row), old.lineage.get(row));
+    for row in 0..old.rows().max(new.rows()) {
+        let old_row = row & (old.rows() - 1);
+        let (hops, lineage) = (old.hops.get(old_row), old.lineage.get(old_row));
         let after = new.hops.get(row & (new.rows() - 1));
         let reached = |at: u16| place(at).is_some_and(|at| after.iter().any(|hop| usize::from(*hop) == at));
         let held = hops.iter().skip(1).filter(|hop| lineage.contains(hop) || passed_over(**hop));

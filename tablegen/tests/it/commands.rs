@@ -104,7 +104,22 @@ fn no_output_of_any_command_holds_a_secret() {
         run(&["dump", &table, "--json"]),
         run(&["explain", &table, flow]),
         run(&["explain", &table, flow, "--json"]),
+        run(&["drain", &config, &table, "dns-2"]),
+        run(&["drain", &config, &table, "dns-2", "--json"]),
+        run(&["fill", &config, &table, "dns-1", "--percent", "10"]),
+        run(&["remove", &config, &table, "dns-2", "--json"]),
+        run(&["diff", &table, &table]),
+        run(&["diff", &table, &table, "--json"]),
+        run(&["diff", &table, &table, "--format", "html"]),
+        run(&["verify", &table, "--config", &config, "--json"]),
+        run(&["plan", &table, &config, "--json"]),
+        run(&["simulate", &table, "--synthetic", "100", "--json"]),
+        run(&["compare", &config, "--keys", "100", "--json"]),
+        run(&["log", &folder.path("")]),
     ];
+    // The lines around the change of dns-2 are where another table's secrets stand.
+    let patch = String::from_utf8(run(&["drain", &config, &table, "dns-2"]).stdout).unwrap();
+    assert!(patch.contains("hash_key: …"), "{patch}");
     for output in outputs {
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         for secret in ["101112131415", "e0d0c0b0a090", "000102030405", "f0e0d0c0b0a0"] {
@@ -275,13 +290,19 @@ fn changes_and_imports_tell_scripts_too() {
 /// A build that was killed while it wrote leaves a part of a file; the next one takes it away.
 #[test]
 fn a_killed_build_leaves_nothing_for_good() {
-    use std::io::Read as _;
     let folder = Folder::new();
-    let (table, wall) = (folder.path("table"), folder.path(".tablegen-dead.tmp"));
-    std::fs::write(&wall, "half").unwrap();
+    let table = folder.path("table");
+    std::fs::write(folder.path(".tablegen-dead.tmp"), "half").unwrap();
     tablegen(&["build", &example("minimal"), "-o", &table]);
     assert_eq!(folder.names(), ["table"]);
-    // No terminal, no progress: what is piped holds nothing but words.
+}
+
+/// No terminal, no progress.
+#[test]
+fn a_pipe_is_told_nothing_but_words() {
+    use std::io::Read as _;
+    let folder = Folder::new();
+    let table = folder.table("minimal");
     let mut child = Command::new(env!("CARGO_BIN_EXE_tablegen"))
         .args(["verify", &table, "--config", &example("minimal")])
         .stderr(std::process::Stdio::piped())

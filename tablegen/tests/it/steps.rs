@@ -155,6 +155,21 @@ fn a_plan_says_whose_connections_to_wait_for() {
     assert!(text.contains("that web-2, web-4 may still hold"), "{text}");
 }
 
+/// A plan that goes on from a step of the plan before must not write over it: it may be what directors run.
+#[test]
+fn what_a_plan_is_made_of_is_not_replaced() {
+    let files = files(HEAD, OLD, NEW);
+    assert!(rebuilt(&files).len() >= 2);
+    let [table, config] = ["table", "yaml"].map(|kind| format!("{}/step-1.{kind}", files.out));
+    let before = [&table, &config].map(|file| fs::read(file).unwrap());
+    for (current, target) in [(&table, &files.target), (&files.current, &config)] {
+        let refused = run(&["plan", current, target, "--out", &files.out]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(String::from_utf8(refused.stderr).unwrap().contains("choose another folder"));
+    }
+    assert_eq!([&table, &config].map(|file| fs::read(file).unwrap()), before);
+}
+
 #[test]
 fn steps_of_another_plan_and_times_that_are_none_are_refused() {
     let files = files(HEAD, OLD, NEW);
