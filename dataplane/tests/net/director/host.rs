@@ -6,12 +6,13 @@
 //!  192.0.2.2           192.0.2.1           10.0.0.1                   10.0.0.2 (gateway), .11, .12, …
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use common::backend::Backend;
 use common::bind::{Bind, PortRange, Prefix, Protocol};
@@ -100,6 +101,89 @@ impl Host {
             ifindex: Interface::named("client").unwrap().index,
             batch: Batch::new(2048),
         })
+    }
+
+    /// Installs the second table, the first, and so on, each once the last is in use, while packets flow. `swapped` is
+    /// called after each swap with its number, from 1.
+    pub(crate) fn swap_under_load(
+        &self,
+        director: &Running,
+        tables: &[ForwardingTable; 2],
+        load: &Load,
+        mut swapped: impl FnMut(u64),
+    ) -> Flowed {
+        let octets = tables.each_ref().map(ForwardingTable::encode);
+        let (mut ring, mut sender) = (self.listen(), self.sender());
+        let (done, sent) = (AtomicBool::new(false), AtomicU32::new(0));
+        let all = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let first = sent.load(Ordering::Relaxed);
+                    sender.send(&(first..first + 32).map(syn).collect::<Vec<_>>());
+                    sent.store(first + 32, Ordering::Relaxed);
+                    std::thread::sleep(load.pause);
+                }
+            });
+            let receiver = scope.spawn(|| {
+                let mut all = Vec::new();
+                while !done.load(Ordering::Relaxed) {
+                    all.extend(collect(&mut ring, 1_000));
+                }
+                all.extend(collect(&mut ring, usize::MAX));
+                all
+            });
+            let start = Instant::now();
+            for swap in 1..=load.swaps {
+                self.install(&octets[usize::try_from(swap % 2).unwrap()]);
+                while director.status().is_none_or(|status| status["swaps"].as_u64() < Some(swap)) {
+                    assert!(start.elapsed() < load.limit, "swap {swap}: {}", director.said());
+                }
+                swapped(swap);
+            }
+            eprintln!("{} swaps in {:?}", load.swaps, start.elapsed());
+            done.store(true, Ordering::Relaxed);
+            receiver.join().unwrap()
+        });
+        Flowed { sent: sent.into_inner(), all }
+    }
+}
+
+/// How often tables are swapped, and what flows meanwhile.
+pub(crate) struct Load {
+    pub(crate) swaps: u64,
+    /// Between 32 packets and the next 32: long enough that nothing is lost for want of room.
+    pub(crate) pause: Duration,
+    /// For all swaps.
+    pub(crate) limit: Duration,
+}
+
+/// What flowed while tables were swapped.
+pub(crate) struct Flowed {
+    pub(crate) sent: u32,
+    all: Vec<Seen>,
+}
+
+impl Flowed {
+    /// Each packet came once, forwarded by the one table or by the other, and the director's last report says so.
+    pub(crate) fn judge(&self, tables: &[ForwardingTable; 2], swaps: u64, report: &Value, said: &str) {
+        let Self { sent, all } = self;
+        let tail: String = said.lines().rev().take(5).collect();
+        let numbers: BTreeSet<_> = all.iter().map(|seen| seen.number).collect();
+        assert_eq!(all.len(), usize::try_from(*sent).unwrap(), "each once: {report:#} {tail}");
+        assert_eq!(numbers.len(), all.len(), "none twice");
+        let mut by_table = [0, 0, 0];
+        for Seen { number, hops, .. } in all {
+            let fits = tables.each_ref().map(|table| expected(table, *number) == *hops);
+            assert!(fits[0] || fits[1], "packet {number} has hops {hops:?} of neither table");
+            by_table[if fits[0] && fits[1] { 2 } else { usize::from(fits[1]) }] += 1;
+        }
+        eprintln!("{sent} packets: {by_table:?} by the first table, the second, either");
+        assert!(by_table[0] > 0 && by_table[1] > 0, "both tables were used: {by_table:?}");
+        assert_eq!(report["swaps"], swaps);
+        assert_eq!(report["refused"], 0);
+        assert_eq!(report["encapsulated"], *sent);
+        let counted = by_backend(report).values().sum::<u64>();
+        assert_eq!(counted, u64::from(*sent), "counters outlive their tables");
     }
 }
 

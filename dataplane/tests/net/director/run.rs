@@ -1,14 +1,12 @@
 //! The whole director: forwarding, tables swapped under load, routes followed, limits, offloads, privileges.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dataplane::sys::interface::Offload;
 
-use crate::host::{Host, Running, Seen, by_backend, collect, expected, packet, syn, table};
+use crate::host::{Host, Load, Running, Seen, by_backend, collect, expected, packet, syn, table};
 use crate::namespace::{ip, isolated};
 
 const FOUR: [&str; 4] = ["10.0.0.11", "10.0.0.12", "10.0.0.13", "10.0.0.14"];
@@ -105,64 +103,13 @@ fn a_thousand_swaps_under_load_lose_nothing_and_tear_nothing() {
     isolated(|| {
         let host = Host::new();
         let tables = [table(None, &FOUR, 0), table(None, &FOUR, 1)];
-        let octets = [tables[0].encode(), tables[1].encode()];
-        host.install(&octets[0]);
-        let mut ring = host.listen();
+        host.install(&tables[0].encode());
         let director = host.run("workers: 2", &[]);
         resolved(&director);
-        let mut sender = host.sender();
-        let (done, sent) = (AtomicBool::new(false), AtomicU32::new(0));
-        let all = std::thread::scope(|scope| {
-            // 32 packets every 2 ms: so little that nothing is lost for want of room.
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    let first = sent.load(Ordering::Relaxed);
-                    sender.send(&(first..first + 32).map(syn).collect::<Vec<_>>());
-                    sent.store(first + 32, Ordering::Relaxed);
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-            });
-            let receiver = scope.spawn(|| {
-                let mut all = Vec::new();
-                while !done.load(Ordering::Relaxed) {
-                    all.extend(collect(&mut ring, 1000));
-                }
-                all.extend(collect(&mut ring, usize::MAX));
-                all
-            });
-            let start = Instant::now();
-            for swap in 1..=SWAPS {
-                host.install(&octets[usize::try_from(swap % 2).unwrap()]);
-                while director.status().is_none_or(|status| status["swaps"].as_u64() < Some(swap)) {
-                    assert!(start.elapsed() < Duration::from_secs(120), "swap {swap}: {}", director.said());
-                }
-            }
-            eprintln!("{SWAPS} swaps in {:?}", start.elapsed());
-            done.store(true, Ordering::Relaxed);
-            receiver.join().unwrap()
-        });
-        let sent = sent.load(Ordering::Relaxed);
+        let load = Load { swaps: SWAPS, pause: Duration::from_millis(2), limit: Duration::from_secs(120) };
+        let flowed = host.swap_under_load(&director, &tables, &load, |_| {});
         let (report, said) = director.stop();
-        let tail: String = said.lines().rev().take(5).collect();
-        let numbers: BTreeSet<_> = all.iter().map(|seen| seen.number).collect();
-        assert_eq!(all.len(), usize::try_from(sent).unwrap(), "each once: {report:#} {tail}");
-        assert_eq!(numbers.len(), all.len(), "none twice");
-        let mut by_table = [0, 0, 0];
-        for Seen { number, hops, .. } in &all {
-            let fits = tables.each_ref().map(|table| expected(table, *number) == *hops);
-            assert!(fits[0] || fits[1], "packet {number} has hops {hops:?} of neither table");
-            by_table[if fits[0] && fits[1] { 2 } else { usize::from(fits[1]) }] += 1;
-        }
-        eprintln!("{sent} packets: {by_table:?} by the first table, the second, either");
-        assert!(by_table[0] > 0 && by_table[1] > 0, "both tables were used: {by_table:?}");
-        assert_eq!(report["swaps"], SWAPS);
-        assert_eq!(report["refused"], 0);
-        assert_eq!(report["encapsulated"], sent);
-        assert_eq!(
-            by_backend(&report).values().sum::<u64>(),
-            u64::from(sent),
-            "counters outlive their tables"
-        );
+        flowed.judge(&tables, SWAPS, &report, &said);
     });
 }
 

@@ -1,13 +1,11 @@
 //! A running director with its fast path, on cables.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::table::ForwardingTable;
 use dataplane::sys::interface::{Interface, Offload};
 
-use crate::host::{Host, Running, Seen, by_backend, collect, expected, packet, syn, table};
+use crate::host::{Host, Load, Running, Seen, by_backend, collect, expected, packet, syn, table};
 use crate::judge::{INGRESS, load};
 use crate::namespace::{ip, isolated};
 use crate::support::vectors::PIPELINE;
@@ -136,70 +134,29 @@ fn reloads_under_load_lose_nothing() {
         let reloads: u64 = std::env::var("XDP_RELOADS").map_or(50, |text| text.parse().unwrap());
         let host = Host::new();
         let tables = [table(None, &FOUR, 0), table(None, &FOUR, 1)];
-        let octets = [tables[0].encode(), tables[1].encode()];
-        host.install(&octets[0]);
-        let mut ring = host.listen();
+        host.install(&tables[0].encode());
         let director = host.run("mode: auto\nworkers: 1", &[]);
         resolved(&director);
         let (descriptors, (_, locked)) = (director.descriptors(), director.memory());
         assert!(locked > 0);
-        let mut sender = host.sender();
-        let (done, sent) = (AtomicBool::new(false), AtomicU32::new(0));
-        let all = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    let first = sent.load(Ordering::Relaxed);
-                    sender.send(&(first..first + 32).map(syn).collect::<Vec<_>>());
-                    sent.store(first + 32, Ordering::Relaxed);
-                    std::thread::sleep(Duration::from_millis(4));
-                }
-            });
-            let receiver = scope.spawn(|| {
-                let mut all = Vec::new();
-                while !done.load(Ordering::Relaxed) {
-                    all.extend(collect(&mut ring, 1_000));
-                }
-                all.extend(collect(&mut ring, usize::MAX));
-                all
-            });
-            let start = Instant::now();
-            let mut settled = 0;
-            for swap in 1..=reloads {
-                host.install(&octets[usize::try_from(swap % 2).unwrap()]);
-                while director.status().is_none_or(|status| status["swaps"].as_u64() < Some(swap)) {
-                    assert!(start.elapsed() < Duration::from_secs(300), "swap {swap}: {}", director.said());
-                }
-                // By then the allocator has what two tables at once need.
-                if swap == reloads.min(20) {
-                    settled = director.memory().0;
-                }
+        let load = Load { swaps: reloads, pause: Duration::from_millis(4), limit: Duration::from_secs(300) };
+        let (mut settled, mut grown) = (0, 0);
+        let flowed = host.swap_under_load(&director, &tables, &load, |swap| {
+            // By then the allocator has what two tables at once need.
+            if swap == reloads.min(20) {
+                settled = director.memory().0;
             }
-            let grown = director.memory().0.saturating_sub(settled);
-            eprintln!("grown by {grown} KiB of {settled}");
-            assert!(grown < settled / 4, "{grown} KiB more than {settled} after {reloads} reloads");
-            eprintln!("{reloads} reloads in {:?}", start.elapsed());
-            done.store(true, Ordering::Relaxed);
-            receiver.join().unwrap()
+            if swap == reloads {
+                grown = director.memory().0.saturating_sub(settled);
+            }
         });
+        eprintln!("grown by {grown} KiB of {settled}");
+        assert!(grown < settled / 4, "{grown} KiB more than {settled} after {reloads} reloads");
         assert_eq!(director.descriptors(), descriptors, "maps and programs of old tables are gone");
         assert_eq!(director.memory().1, locked, "and their memory");
-        let sent = sent.load(Ordering::Relaxed);
-        let (report, _) = director.stop();
-        let numbers: BTreeSet<_> = all.iter().map(|seen| seen.number).collect();
-        assert_eq!((all.len(), numbers.len()), (usize::try_from(sent).unwrap(), all.len()), "{report:#}");
-        let mut by_table = [0, 0, 0];
-        for Seen { number, hops, .. } in &all {
-            let fits = tables.each_ref().map(|table| expected(table, *number) == *hops);
-            assert!(fits[0] || fits[1], "packet {number} has hops {hops:?} of neither table");
-            by_table[if fits[0] && fits[1] { 2 } else { usize::from(fits[1]) }] += 1;
-        }
-        assert!(by_table[0] > 0 && by_table[1] > 0, "both tables were used: {by_table:?}");
-        assert_eq!((&report["swaps"], &report["encapsulated"]), (&reloads.into(), &sent.into()));
-        assert_eq!(
-            by_backend(&report).values().sum::<u64>(),
-            u64::from(sent),
-            "counters outlive their tables"
-        );
+        let (report, said) = director.stop();
+        flowed.judge(&tables, reloads, &report, &said);
+        let sent = flowed.sent;
         let fast = report["fast_path"]["encapsulated"].as_u64().unwrap();
         eprintln!("{sent} packets, {fast} of them by the program");
         assert_eq!(fast, u64::from(sent));
