@@ -289,9 +289,11 @@ int redirect(struct xdp_md *ctx)
 	__be32 *next = (void *)(outer + 1) + 4 * (outer->gue.next_hop & 31);
 	if ((void *)(next + 1) > end)
 		return count(LEFT_GUE, XDP_PASS);
-	// A host that is listed twice; what is behind the repetition may know the connection.
+	// A host that is listed twice; what is behind the repetition may know the connection. An own address that is none of
+	// `backends` is refused as a hop, which is for user space to do and to count.
 	if (is_own(*next)) {
-		if (outer->gue.next_hop + 1 < outer->gue.hop_count)
+		if (outer->gue.next_hop + 1 < outer->gue.hop_count ||
+		    !holds_v4(redirect_config.backends, redirect_config.backend_count, *next))
 			return count(LEFT_UNRESOLVED, XDP_PASS);
 		return keep(ctx, KEPT_OWN_HOP, strip, outer);
 	}

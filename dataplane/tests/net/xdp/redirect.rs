@@ -19,6 +19,8 @@ use crate::support::{frames::checksum, vectors::PIPELINE};
 
 const DIRECTOR: [u8; 4] = [10, 0, 0, 1];
 const OWN: [u8; 4] = [10, 0, 1, 1];
+/// This host's, too, but none of `backends`.
+const OWN_ELSEWHERE: [u8; 4] = [10, 0, 2, 1];
 const NEXT: [u8; 4] = [10, 0, 1, 2];
 pub(crate) const VIP: [u8; 4] = [203, 0, 113, 10];
 pub(crate) const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -40,7 +42,7 @@ fn scene(vip: IpAddr) -> Scene {
     let client = TcpStream::connect((vip, 443)).unwrap();
     let (server, _) = listener.accept().unwrap();
     let config = RedirectConfig::parse("test", CONFIG).unwrap();
-    let program = Redirect::load(&config, &[OWN.into()], MAC).unwrap();
+    let program = Redirect::load(&config, &[OWN.into(), OWN_ELSEWHERE.into()], MAC).unwrap();
     Scene { program, client, _listener: listener, server }
 }
 
@@ -154,7 +156,10 @@ fn keeps_and_leaves(vip: IpAddr) {
     // Nobody has said yet how the next hop is reached.
     let frame = gue(DIRECTOR, 0, &[NEXT, DIRECTOR], &unknown);
     assert_eq!(run(&scene, &frame), (PASS, frame.clone()));
-    assert_eq!(counts(&scene).left["unresolved"], 2);
+    // A hop that is none of `backends` is refused, by user space, even if it is this host.
+    let refused = gue(DIRECTOR, 0, &[OWN_ELSEWHERE], &unknown);
+    assert_eq!(run(&scene, &refused), (PASS, refused.clone()));
+    assert_eq!(counts(&scene).left["unresolved"], 3);
     for (ifindex, action) in [(INGRESS, TX), (INGRESS + 1, REDIRECT)] {
         let way =
             Neighbour { destination: [6; 6], source: [7; 6], source_address: [10, 0, 1, 77].into(), ifindex };

@@ -244,7 +244,9 @@ fn decided(scene: &Scene, frame: &[u8]) -> Option<(Decision, bool, Vec<u8>)> {
         return None;
     }
     let left = hops.get(usize::from(gue.next_hop)..)?;
-    let elsewhere = left.iter().position(|hop| !OWN.contains(hop));
+    // An own address that is none of `backends` is no repetition of this host: refused as any other.
+    let repeats = |hop: [u8; 4]| OWN.contains(&hop) && holds(&scene.config.backends, hop.into());
+    let elsewhere = left.iter().position(|hop| !repeats(*hop));
     let asked = asks(&inner.kind, scene.config.udp == Udp::Socket);
     let facts = Facts {
         known: asked.map_or(Known::No, |flow| known(scene, &flow)),
