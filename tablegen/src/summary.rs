@@ -124,20 +124,63 @@ impl fmt::Display for Summary {
 impl fmt::Display for TableSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, rows, backends, binds, rows_by_hops, rows_with_lineage, .. } = self;
-        writeln!(f, "\n{name}: {rows} rows, {backends} backends, {binds} binds")?;
+        let [all, backends, binds] =
+            [counted(*rows, "row"), counted(*backends, "backend"), counted(*binds, "bind")];
+        writeln!(f, "\n{name}: {all}, {backends}, {binds}")?;
         write!(f, "  hops    ")?;
         for (hops, rows) in rows_by_hops.iter().enumerate().filter(|(_, rows)| **rows > 0) {
-            write!(f, "  {hops}: {rows} rows")?;
+            write!(f, "  {hops}: {}", counted(*rows, "row"))?;
         }
         writeln!(f)?;
         if *rows_with_lineage > 0 {
-            writeln!(f, "  lineage   {rows_with_lineage} rows remember a former owner")?;
+            let remember = if *rows_with_lineage == 1 { "remembers" } else { "remember" };
+            let rows = counted(*rows_with_lineage, "row");
+            writeln!(f, "  lineage   {rows} {remember} a former owner")?;
         }
         for (label, share) in [("fullest", &self.fullest), ("emptiest", &self.emptiest)] {
             if let Some(Share { id, rows, fair, ratio }) = share {
-                writeln!(f, "  {label:<9} {id}: {rows} rows, {ratio:.3} of its fair share of {fair:.1}")?;
+                let rows = counted(*rows, "row");
+                writeln!(f, "  {label:<9} {id}: {rows}, {ratio:.3} of its fair share of {fair:.1}")?;
             }
         }
         Ok(())
+    }
+}
+
+/// `1 row`, `2 rows`, `0 rows`.
+fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let plural = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        let text = |rows: u32, few: usize| {
+            TableSummary {
+                name: "web".into(),
+                rows,
+                backends: few,
+                binds: few,
+                rows_by_hops: vec![0, rows],
+                rows_with_lineage: rows,
+                fullest: Some(Share { id: "a".into(), rows, fair: 1.0, ratio: 1.0 }),
+                emptiest: None,
+            }
+            .to_string()
+        };
+        assert_eq!(
+            text(1, 1),
+            "\nweb: 1 row, 1 backend, 1 bind\n  hops      1: 1 row\n  lineage   1 row remembers a former owner\n  \
+             fullest   a: 1 row, 1.000 of its fair share of 1.0\n"
+        );
+        assert_eq!(
+            text(2, 0),
+            "\nweb: 2 rows, 0 backends, 0 binds\n  hops      1: 2 rows\n  lineage   2 rows remember a former owner\n  \
+             fullest   a: 2 rows, 1.000 of its fair share of 1.0\n"
+        );
     }
 }
