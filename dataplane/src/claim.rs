@@ -2,6 +2,8 @@
 //! program hands up looks to a director like a client's packet, which it would forward again, without end.
 
 use std::io;
+use std::thread::sleep;
+use std::time::Duration;
 
 use anyhow::bail;
 
@@ -14,25 +16,43 @@ use crate::sys::process::user;
 pub(crate) struct Claim(#[expect(dead_code, reason = "held, not used")] Option<Name>);
 
 impl Claim {
-    /// Refused if a process of the same user, or of root, has it. Another user has no business with the name: `say`
-    /// hears of it, and it is ignored.
+    /// Refused if a process of the same user, or of root, has it. Another user has no business with the name, nor has
+    /// a socket that does not listen: `say` hears of it, and it is ignored. Whoever lets a listener's queue run full
+    /// cannot be told from a director, and is taken for one.
     pub(crate) fn on(interface: &Interface, say: impl Fn(std::fmt::Arguments<'_>)) -> anyhow::Result<Self> {
-        let name = format!("tryst/frames/{}", interface.index);
-        match Name::take(&name) {
-            Ok(name) => Ok(Self(Some(name))),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => match holder(&name) {
+        let (name, on) = (format!("tryst/frames/{}", interface.index), &interface.name);
+        for _ in 0..ATTEMPTS {
+            match Name::take(&name) {
+                Ok(name) => return Ok(Self(Some(name))),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(error) => return Err(error.into()),
+            }
+            match holder(&name) {
                 Ok(other) if other != 0 && other != user() => {
-                    let interface = &interface.name;
-                    say(format_args!("{interface}: user {other} holds the name @{name}, and is no director"));
-                    Ok(Self(None))
+                    say(format_args!("{on}: user {other} holds the name @{name}, and is no director"));
+                    return Ok(Self(None));
                 }
-                _ => bail!(
-                    "{}: another director, or a redirector in mode auto or xdp, takes its frames already; a redirector \
-                     beside a director runs in mode socket",
-                    interface.name
+                Ok(_) => bail!(
+                    "{on}: another director, or a redirector in mode auto or xdp, takes its frames already; a \
+                     redirector beside a director runs in mode socket"
                 ),
-            },
-            Err(error) => Err(error.into()),
+                Err(error) if is_deaf(&error) => sleep(PAUSE),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => bail!(
+                    "{on}: whoever holds the name @{name} has too many questions waiting to be told from a director"
+                ),
+                Err(error) => return Err(error.into()),
+            }
         }
+        say(format_args!("{on}: a socket that does not listen holds the name @{name}, and is no director's"));
+        Ok(Self(None))
     }
 }
+
+/// No stream socket listens there: none has the name any more, none listens yet, or it is of another kind.
+fn is_deaf(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ECONNREFUSED | libc::EPROTOTYPE))
+}
+
+/// A director that has just taken the name listens a moment later, and one that has just ended leaves it free.
+const ATTEMPTS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(10);
