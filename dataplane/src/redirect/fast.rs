@@ -145,9 +145,13 @@ impl FastPath {
     /// Between the two programs the socket takes everything.
     fn replace(&mut self, own: Vec<Ipv4Addr>) -> anyhow::Result<()> {
         let mut next = Redirect::load(&self.config, &own, self.interface.mac)?;
-        self.former.add(&self.program.counts()?);
         self.program.detach();
-        self.attached = next.attach(self.interface.index, self.attached == Attached::Native)?.attached;
+        // Right for no program: should the next one be refused, it is tried again.
+        self.own.clear();
+        let placed = next.attach(self.interface.index, self.attached == Attached::Native)?;
+        self.former.add(&self.program.counts()?);
+        say(format_args!("{}: other addresses; XDP, {placed}", self.interface.name));
+        self.attached = placed.attached;
         self.program = next;
         self.neighbours.clear();
         self.own = own;
