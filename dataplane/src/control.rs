@@ -192,6 +192,15 @@ const LONGEST_REQUEST: usize = 16;
 mod tests {
     use super::*;
 
+    /// Stops the server where a test fails, too: its scope would wait for ever.
+    struct Stop<'a>(&'a AtomicBool);
+
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
     #[test]
     fn questions_are_answered_in_the_format_asked_for() {
         let folder = tempfile::tempdir().unwrap();
@@ -199,6 +208,7 @@ mod tests {
         let control = Control::bind(&path).unwrap();
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let ends = Stop(&stop);
             let server = scope.spawn(|| control.serve(&stop, |format| format!("{format:?}")));
             assert_eq!(ask(&path, Format::Text).unwrap(), "Text");
             assert_eq!(ask(&path, Format::Json).unwrap(), "Json");
@@ -209,7 +219,7 @@ mod tests {
             drop(stream.read_to_end(&mut answer));
             assert_eq!(ask(&path, Format::Json).unwrap(), "Json");
             assert_eq!(Control::bind(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-            stop.store(true, Ordering::Relaxed);
+            drop(ends);
             server.join().unwrap().unwrap();
         });
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -239,6 +249,7 @@ mod tests {
         let stop = AtomicBool::new(false);
         let long = "x".repeat(1 << 20);
         std::thread::scope(|scope| {
+            let ends = Stop(&stop);
             let server = scope.spawn(|| control.serve(&stop, |_| long.clone()));
             let crowd: Vec<UnixStream> = (0..200)
                 .map(|number| {
@@ -262,7 +273,7 @@ mod tests {
             slow.read_to_string(&mut answer).unwrap();
             assert_eq!(answer, long);
             drop(crowd);
-            stop.store(true, Ordering::Relaxed);
+            drop(ends);
             server.join().unwrap().unwrap();
         });
     }

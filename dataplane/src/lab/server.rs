@@ -66,7 +66,15 @@ fn accept(listener: &TcpListener, name: &Arc<str>, connections: &Connections, st
         match listener.accept() {
             Ok((stream, _)) => {
                 let (name, stream) = (Arc::clone(name), Arc::new(stream));
-                lock(connections).push(Arc::downgrade(&stream));
+                {
+                    let mut open = lock(connections);
+                    open.retain(|other| other.strong_count() > 0);
+                    open.push(Arc::downgrade(&stream));
+                    // Set before the drop looks at those that are open: it has not seen this one, or will.
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
                 let work = move || serve(&stream, &name);
                 // No thread for it: the client sees the connection close, which the lab reports.
                 drop(thread::Builder::new().stack_size(STACK).spawn(work));

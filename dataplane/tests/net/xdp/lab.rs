@@ -12,6 +12,11 @@ use dataplane::lab::world::{Setup, World};
 use crate::judge::{INGRESS, load};
 use crate::support::vectors::PIPELINE;
 
+/// A SYN that is lost is sent again after a second.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Enough to see that nobody answers.
+const SOON: Duration = Duration::from_millis(400);
+
 fn setup() -> Setup {
     Setup {
         size: Size { clients: 1, directors: 1, backends: 1, shared: false, underlay_mtu: 1_600 },
@@ -24,13 +29,12 @@ fn setup() -> Setup {
     }
 }
 
-/// Whether a program is on the backend's interface, and whether a client gets through to it.
-fn state(world: &World) -> (bool, bool) {
+/// Whether a program is on the backend's interface, and whether a client gets through to it within `patience`.
+fn state(world: &World, patience: Duration) -> (bool, bool) {
     let link = || Command::new("ip").args(["link", "show", "eth0"]).output().unwrap().stdout;
     let link = world.network.backends[0].run(link);
     let to: SocketAddr = service(true);
-    let reached =
-        world.network.clients[0].run(move || TcpStream::connect_timeout(&to, Duration::from_millis(400)));
+    let reached = world.network.clients[0].run(move || TcpStream::connect_timeout(&to, patience));
     (String::from_utf8(link).unwrap().contains("xdp"), reached.is_ok())
 }
 
@@ -45,9 +49,9 @@ fn a_killed_redirector_leaves_no_program_and_its_connections_go_on() {
     assert_eq!(world.modes().unwrap(), ["xdp generic"; 2]);
     world.open(20).unwrap();
     for round in 0..2 {
-        assert_eq!(state(&world), (true, true), "round {round}");
+        assert_eq!(state(&world, PATIENCE), (true, true), "round {round}");
         world.kill_redirector(0).unwrap();
-        assert_eq!(state(&world), (false, false), "round {round}, killed");
+        assert_eq!(state(&world, SOON), (false, false), "round {round}, killed");
         world.start_redirector(0).unwrap();
         let tally = world.exchange();
         assert_eq!((tally.alive, tally.broken()), (20, 0), "round {round}: {tally}");
