@@ -38,7 +38,8 @@ static __always_inline __u32 page_of(__u32 directory, __u16 port)
 
 static __always_inline __u32 table_of(const struct bind *bind, __u16 port)
 {
-	if (port < bind->first_port || port > bind->last_port)
+	__u32 compared = unnarrowed(port, 0xffff);
+	if (compared < bind->first_port || compared > bind->last_port)
 		return NONE;
 	if (unlikely(bind->flags & BIND_PAGED))
 		return page_of(bind->target, port);
@@ -73,7 +74,9 @@ static __always_inline __u32 find_v4(__be32 destination, __u8 protocol, __u16 po
 
 static __always_inline int is_v6(const struct bind_v6 *slot, __u64 high, __u64 low, __u8 protocol, __u8 rank)
 {
-	return slot->low == low && slot->high == high && slot->bind.protocol == protocol && slot->bind.rank == rank;
+	/* One comparison for all, which narrows none of them. */
+	return ((slot->low ^ low) | (slot->high ^ high) | (slot->bind.protocol ^ protocol) |
+		(slot->bind.rank ^ rank)) == 0;
 }
 
 static __always_inline __u32 find_v6(const __u64 destination[2], __u8 protocol, __u16 port)

@@ -17,6 +17,15 @@ typedef __u32 __be32;
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
+// A copy that the verifier takes for any value within `mask`. What it is compared with narrows the copy alone, so that
+// states at the back edge of a loop stay alike and are pruned: a fifth of the instructions to verify, at worst.
+#define unnarrowed(value, mask)                                \
+	({                                                     \
+		__u32 copy_ = (value);                         \
+		asm volatile("%0 &= " #mask : "+r"(copy_));    \
+		copy_;                                         \
+	})
+
 // The objects are built for little-endian machines alone.
 #define bpf_htons(x) ((__be16)__builtin_bswap16(x))
 #define bpf_ntohs(x) ((__u16)__builtin_bswap16(x))

@@ -83,7 +83,8 @@ static __always_inline int is_tag(__be16 type)
 
 static __always_inline int is_bound(__u8 protocol)
 {
-	return protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP;
+	__u32 compared = unnarrowed(protocol, 0xff);
+	return compared == PROTOCOL_TCP || compared == PROTOCOL_UDP;
 }
 
 static __always_inline void read_ports(const struct ports *ports, struct packet *packet)
