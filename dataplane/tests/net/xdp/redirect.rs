@@ -37,7 +37,7 @@ struct Scene {
 
 fn scene(vip: IpAddr) -> Scene {
     ip("addr add 203.0.113.10/32 dev lo");
-    ip("addr add 2001:db8::10/128 dev lo");
+    ip("addr add 2001:db8::10/128 dev lo nodad");
     let listener = TcpListener::bind((vip, 443)).unwrap();
     let client = TcpStream::connect((vip, 443)).unwrap();
     let (server, _) = listener.accept().unwrap();

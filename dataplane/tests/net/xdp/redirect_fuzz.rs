@@ -4,6 +4,7 @@
 //! the director's.
 
 use std::collections::HashSet;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,7 @@ struct Scene {
 impl Scene {
     fn new(random: &mut Random) -> Self {
         ip("addr add 203.0.113.10/32 dev lo");
-        ip("addr add 2001:db8::10/128 dev lo");
+        ip("addr add 2001:db8::10/128 dev lo nodad");
         let config = RedirectConfig::parse("fuzz", &config(random)).unwrap();
         let mut program = Redirect::load(&config, &OWN.map(Ipv4Addr::from), MAC).unwrap();
         let mut ways = Vec::new();
@@ -74,10 +75,11 @@ impl Scene {
 
     /// A service with connections that are open, half closed, and closed (TIME_WAIT lasts longer than a scene).
     fn connect(&mut self, vip: IpAddr) {
-        let listener = TcpListener::bind((vip, 443)).unwrap();
+        // The kernel takes an IPv6 address into use a moment after it was set.
+        let listener = soon(|| TcpListener::bind((vip, 443)));
         let service = listener.local_addr().unwrap();
         for number in 0..6 {
-            let client = TcpStream::connect(service).unwrap();
+            let client = soon(|| TcpStream::connect(service));
             let (server, from) = listener.accept().unwrap();
             self.flows.push((from, service));
             self.known.insert((from, service));
@@ -344,6 +346,18 @@ fn compare(name: &str, scene: &Scene, frame: &[u8], seen: &mut Seen, before: &mu
     }
     assert_eq!(after, expected, "counters: {}", context());
     *before = after;
+}
+
+/// Tries again for a while.
+fn soon<T>(attempt: impl Fn() -> io::Result<T>) -> T {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        match attempt() {
+            Ok(done) => return done,
+            Err(error) => assert!(Instant::now() < until, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
