@@ -104,25 +104,17 @@ impl DigestSet {
         v6: &[Lanes; K],
         first: &mut [u32],
     ) -> bool {
-        let mut v4 = self.v4.unpacked(lane, v4).peekable();
-        let mut v6 = self.v6.unpacked(lane, v6).peekable();
-        let mut next = || match (v4.peek(), v6.peek()) {
-            (Some(a), Some(b)) if b.0 < a.0 => v6.next(),
-            (Some(_), _) => v4.next(),
-            (None, _) => v6.next(),
-        };
-        let mut this = next();
-        for cell in first {
-            let following = next();
-            let tie =
-                this.zip(following).is_some_and(|(this, following)| this.0 >> DOUBT == following.0 >> DOUBT);
-            if tie {
-                return false;
-            }
-            *cell = this.map_or(NodeSet::NONE, |(_, position)| position);
-            this = following;
+        let mut v4 = self.v4.unpacked(lane, v4);
+        if self.v6.words.is_empty() {
+            return write(v4, first);
         }
-        true
+        let (mut a, mut v6) = (v4.next(), self.v6.unpacked(lane, v6).peekable());
+        let merged = std::iter::from_fn(|| match (a, v6.peek()) {
+            (Some((least, _)), Some(other)) if other.0 < least => v6.next(),
+            (Some(_), _) => std::mem::replace(&mut a, v4.next()),
+            (None, _) => v6.next(),
+        });
+        write(merged, first)
     }
 
     /// The definition, for what the shorter way leaves open.
@@ -169,6 +161,23 @@ impl<const W: usize> Tails<W> {
             (packed, self.positions.get(slot).copied().unwrap_or(NodeSet::NONE))
         })
     }
+}
+
+/// Writes positions in the order of their digests; false if two of these are too close to tell.
+#[inline]
+fn write(mut least: impl Iterator<Item = (u64, u32)>, first: &mut [u32]) -> bool {
+    let mut this = least.next();
+    for cell in first {
+        let following = least.next();
+        let tie =
+            this.zip(following).is_some_and(|(this, following)| this.0 >> DOUBT == following.0 >> DOUBT);
+        if tie {
+            return false;
+        }
+        *cell = this.map_or(NodeSet::NONE, |(_, position)| position);
+        this = following;
+    }
+    true
 }
 
 fn copy(to: &mut [u8], octets: &[u8]) -> usize {
