@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::flow::FlowKey;
@@ -73,7 +74,7 @@ impl Crowd {
     /// Opens `count` connections and makes one request on each. Gives up at the first that cannot be opened.
     pub fn open(&mut self, count: usize, to: SocketAddr, patience: Duration) -> io::Result<()> {
         for _ in 0..count {
-            let stream = TcpStream::connect_timeout(&to, patience)?;
+            let stream = connect(&to, patience)?;
             stream.set_nodelay(true)?;
             let number = self.connections.len();
             let local = stream.local_addr()?;
@@ -193,6 +194,20 @@ impl Crowd {
     /// Is there none?
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()
+    }
+}
+
+/// Connects, also where neighbours are still unknown to each other: on a busy machine the answer to who has an address
+/// may come after the three seconds that kernels wait for it.
+fn connect(to: &SocketAddr, patience: Duration) -> io::Result<TcpStream> {
+    let end = Instant::now() + patience;
+    loop {
+        match TcpStream::connect_timeout(to, patience) {
+            Err(error) if error.kind() == io::ErrorKind::HostUnreachable && Instant::now() < end => {
+                thread::sleep(Duration::from_millis(100));
+            }
+            outcome => return outcome,
+        }
     }
 }
 
