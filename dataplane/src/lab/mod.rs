@@ -13,7 +13,9 @@
 
 pub mod client;
 pub mod folder;
+mod modes;
 pub mod netns;
+pub mod peer;
 pub mod program;
 pub mod server;
 pub mod service;

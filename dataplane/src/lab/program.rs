@@ -46,6 +46,11 @@ impl Program {
         Ok(Self { name: namespace.name().to_owned(), child, output, errors })
     }
 
+    /// For messages: its namespace's.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Waits until it has said `words` on one of its outputs.
     pub fn wait_for(&mut self, words: &str) -> anyhow::Result<()> {
         let start = Instant::now();

@@ -13,7 +13,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use common::bind::Prefix;
 
 use super::netns::Namespace;
+use super::peer::Passing;
 use crate::director::leave_to_director;
+use crate::sys::interface::Interface;
 
 /// The service's IPv4 address.
 pub const VIP: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 10);
@@ -67,6 +69,11 @@ impl Role {
             Self::Director => "director",
             Self::Backend => "backend",
         }
+    }
+
+    /// The router's end of the cable to a host.
+    fn port(self, number: u8) -> String {
+        format!("{}{number}", self.word())
     }
 
     fn v4(self, number: u8, host: u8) -> Ipv4Addr {
@@ -163,6 +170,14 @@ impl Network {
             .try_for_each(|vip| self.director(number).shell(&leave_to_director(vip, "eth0")))
     }
 
+    /// The router takes what programs in the drivers of directors and backends send, for as long as the result lives.
+    pub fn take_native(&self) -> anyhow::Result<Vec<Passing>> {
+        let ports = |role: Role, hosts: &[Namespace]| (0..).take(hosts.len()).map(move |n| role.port(n));
+        let directors = ports(Role::Director, &self.directors);
+        let ports: Vec<_> = directors.chain(ports(Role::Backend, &self.backends)).collect();
+        self.router.run(move || ports.iter().map(|port| Passing::on(Interface::named(port)?.index)).collect())
+    }
+
     /// The router sends the VIP's packets to these directors, as if they alone announced it.
     pub fn spread_over(&self, directors: &[u8]) -> anyhow::Result<()> {
         let hops = |via: &dyn Fn(u8) -> IpAddr| {
@@ -177,7 +192,7 @@ impl Network {
 
 fn host(router: &Namespace, role: Role, number: u8, mtu: u32) -> anyhow::Result<Namespace> {
     let host = Namespace::new(&format!("{} {number}", role.word()))?;
-    let port = format!("{}{number}", role.word());
+    let port = role.port(number);
     for interface in ["all", "default"] {
         host.sysctl(&format!("ipv6/conf/{interface}/accept_dad"), "0")?;
     }

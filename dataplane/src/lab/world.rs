@@ -2,7 +2,7 @@
 //!
 //! The same scenarios are played in every mode: `LAB_DIRECTOR_MODE` (auto, xdp, af-packet, pnet) and
 //! `LAB_REDIRECT_MODE` (socket, auto, xdp; but socket beside a director) in the environment say which, in place of the
-//! configurations.
+//! configurations. What they ask for they must get: `xdp` natively, `auto` generically as on any veth.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,6 +14,8 @@ use common::table::ForwardingTable;
 
 use super::client::{Crowd, Tally};
 use super::folder::Folder;
+use super::modes::{self, Modes};
+use super::peer::Passing;
 use super::program::Program;
 use super::server::Server;
 use super::service::{Service, name};
@@ -46,6 +48,9 @@ pub struct World {
     /// The service as it is wanted now; [`World::publish`] makes it so.
     pub service: Service,
     setup: Setup,
+    wanted: Modes,
+    /// Only in the world of programs in drivers.
+    _passing: Vec<Passing>,
     folder: Folder,
     table: ForwardingTable,
     directors: Vec<Option<Program>>,
@@ -65,6 +70,8 @@ impl World {
     /// Builds the network and starts all programs.
     pub fn new(setup: Setup) -> anyhow::Result<Self> {
         let network = Network::new(setup.size)?;
+        let wanted = Modes::from_environment();
+        let passing = if wanted.native() { network.take_native()? } else { Vec::new() };
         let table = setup.service.build(None)?;
         let crowds = (0..setup.size.clients).map(|n| Crowd::new(setup.seed.wrapping_add(n.into()))).collect();
         let mut world = Self {
@@ -76,6 +83,8 @@ impl World {
             redirectors: (0..setup.size.backends).map(|_| None).collect(),
             servers: Vec::new(),
             crowds,
+            wanted,
+            _passing: passing,
             setup,
         };
         world.start()?;
@@ -99,7 +108,8 @@ impl World {
         for number in 0..self.setup.size.backends {
             self.redirector(number)?.wait_for("listening")?;
         }
-        (0..self.setup.size.directors).try_for_each(|number| self.await_table(number))
+        (0..self.setup.size.directors).try_for_each(|number| self.await_table(number))?;
+        self.check_modes()
     }
 
     /// Starts `dataplane redirect` on a backend's host.
@@ -115,17 +125,20 @@ impl World {
         let log = self.folder.file(&format!("redirect-{number}"));
         let config = self.folder.write(&format!("redirect-{number}.yaml"), text)?;
         let config = config.display().to_string();
-        let beside_a_director = self.setup.size.shared && number < self.setup.size.directors;
         let default = if self.setup.fast_path { "auto" } else { "socket" };
-        let mode = match beside_a_director {
-            true => "socket".to_owned(),
-            false => std::env::var("LAB_REDIRECT_MODE").unwrap_or_else(|_| default.to_owned()),
+        let mode = match self.beside_a_director(number) {
+            true => "socket",
+            false => self.wanted.redirect.as_deref().unwrap_or(default),
         };
-        let arguments = ["redirect", "--json", "--mode", &mode, "--interface", "eth0", "--config", &config];
+        let arguments = ["redirect", "--json", "--mode", mode, "--interface", "eth0", "--config", &config];
         let host = &self.network.backends[usize::from(number)];
         let program = Program::start(host, self.setup.binary.clone(), &arguments, log)?;
         self.redirectors[usize::from(number)] = Some(program);
         Ok(())
+    }
+
+    fn beside_a_director(&self, number: u8) -> bool {
+        self.setup.size.shared && number < self.setup.size.directors
     }
 
     /// Where `dataplane status` asks that redirector.
@@ -141,10 +154,10 @@ impl World {
         let log = self.folder.file(&format!("director-{number}"));
         let config = self.folder.write(&format!("director-{number}.yaml"), text)?;
         let config = config.display().to_string();
-        let default = self.setup.fast_path.then(|| "auto".to_owned());
-        let mode = std::env::var("LAB_DIRECTOR_MODE").ok().or(default);
+        let default = self.setup.fast_path.then_some("auto");
+        let mode = self.wanted.director.as_deref().or(default);
         let mut arguments = vec!["run", "--json", "--config", &config];
-        arguments.extend(mode.iter().flat_map(|mode| ["--mode", mode]));
+        arguments.extend(mode.into_iter().flat_map(|mode| ["--mode", mode]));
         let host = self.network.director(number);
         let program = Program::start(host, self.setup.binary.clone(), &arguments, log)?;
         self.directors[usize::from(number)] = Some(program);
@@ -341,14 +354,27 @@ impl World {
 
     /// How the first director and the first redirector take frames: `xdp native`, `xdp generic` or by a socket.
     pub fn modes(&mut self) -> anyhow::Result<[String; 2]> {
-        let mode = |program: &mut Option<Program>, without: &str| -> anyhow::Result<String> {
-            let counters = program.as_mut().context("it does not run")?.counters()?;
-            let attached = counters["fast_path"]["attached"].as_str();
-            Ok(attached.map_or(without.to_owned(), |attached| format!("xdp {attached}")))
+        let mode = |program: Option<&mut Option<Program>>, without: &str| -> anyhow::Result<String> {
+            let program = program.and_then(Option::as_mut).context("it does not run")?;
+            Ok(modes::attached(program)?.map_or(without.to_owned(), |attached| format!("xdp {attached}")))
         };
-        let [director, redirector] = [self.directors.first_mut(), self.redirectors.first_mut()];
-        let director = mode(director.context("a director")?, "af-packet")?;
-        Ok([director, mode(redirector.context("a redirector")?, "socket")?])
+        Ok([mode(self.directors.first_mut(), "af-packet")?, mode(self.redirectors.first_mut(), "socket")?])
+    }
+
+    /// Refuses programs that do not run, or do not run any more, in the mode that the environment asks for.
+    pub fn check_modes(&mut self) -> anyhow::Result<()> {
+        if let Some(mode) = &self.wanted.director {
+            self.directors.iter_mut().flatten().try_for_each(|program| modes::check(program, mode))?;
+        }
+        let Some(mode) = self.wanted.redirect.clone() else { return Ok(()) };
+        for number in 0..self.setup.size.backends {
+            // The switch of the control experiment leaves the kernel nothing to do.
+            let by_socket = self.beside_a_director(number) || !self.setup.second_chance;
+            let mode = if by_socket { "socket" } else { &mode };
+            let program = self.redirectors[usize::from(number)].as_mut();
+            program.map_or(Ok(()), |program| modes::check(program, mode))?;
+        }
+        Ok(())
     }
 
     /// Packets that redirectors kept as owner, kept as second chance, and passed on.

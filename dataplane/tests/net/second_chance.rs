@@ -53,6 +53,7 @@ pub(crate) fn prove(title: &str, setup: Setup, play: impl Fn(&mut World) -> anyh
     let run = |second_chance| {
         let mut world = World::new(Setup { second_chance, ..setup.clone() })?;
         let end = play(&mut world)?;
+        world.check_modes()?;
         anyhow::Ok((end, world.hops()?))
     };
     let (with, hops) = run(true).unwrap_or_else(|error| panic!("{title}: {error:#}"));

@@ -63,6 +63,7 @@ fn soak(seed: u64, time: Duration, second_chance: bool) -> anyhow::Result<Diary>
         }
     }
     diary.broken = diary.broken.max(world.exchange().broken());
+    world.check_modes()?;
     Ok(diary)
 }
 

@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use aya::programs::Xdp;
-use aya::programs::xdp::XdpMode;
-use aya::{Ebpf, EbpfLoader};
+use dataplane::lab::peer::Passing;
 use dataplane::sys::interface::Interface;
 use dataplane::sys::packet::PacketSocket;
 use dataplane::sys::ring::{Ring, Shape};
@@ -15,14 +13,12 @@ use crate::judge::{INGRESS, PASS, Run, SHORTEST, TX, compare, less, load, run};
 use crate::namespace::{Peer, cable_to, ip, isolated};
 use crate::support::vectors::{PIPELINE, all};
 
-static MEASURE: &[u8] = aya::include_bytes_aligned!("../../../bpf/measure.bpf.o");
-
 /// Frames longer than the underlay's MTU must get through; a native program without fragments takes no more than a page.
 const MTU: u32 = 3_000;
 
 struct Cable {
     program: Director,
-    _passing: Ebpf,
+    _passing: Passing,
     /// What came back, and what was left to the host.
     far: Ring,
     near: Ring,
@@ -39,7 +35,7 @@ impl Cable {
             ip(&format!("link set far mtu {MTU}"));
             let from = Interface::named("far").unwrap().index;
             let ring = Ring::open(from, Shape::default(), None).unwrap();
-            (passing(from), ring, PacketSocket::open().unwrap(), from)
+            (Passing::on(from).unwrap(), ring, PacketSocket::open().unwrap(), from)
         });
         let near = Interface::named("near").unwrap().index;
         let mut program = load(&PIPELINE, near).unwrap();
@@ -67,15 +63,6 @@ impl Cable {
         }
         None
     }
-}
-
-/// A veth takes what its peer's program sends back only if it has a program of its own.
-fn passing(interface: u32) -> Ebpf {
-    let mut ebpf = EbpfLoader::new().btf(None).load(MEASURE).unwrap();
-    let left: &mut Xdp = ebpf.program_mut("left").unwrap().try_into().unwrap();
-    left.load().unwrap();
-    left.attach_to_if_index(interface, XdpMode::Driver).unwrap();
-    ebpf
 }
 
 /// The one frame that a ring has, if any.
