@@ -132,7 +132,7 @@ impl Host {
                 all.extend(collect(&mut ring, usize::MAX));
                 all
             });
-            let start = Instant::now();
+            let (start, end) = (Instant::now(), SetAtDrop(&done));
             for swap in 1..=load.swaps {
                 self.install(&octets[usize::try_from(swap % 2).unwrap()]);
                 while director.status().is_none_or(|status| status["swaps"].as_u64() < Some(swap)) {
@@ -141,10 +141,19 @@ impl Host {
                 swapped(swap);
             }
             eprintln!("{} swaps in {:?}", load.swaps, start.elapsed());
-            done.store(true, Ordering::Relaxed);
+            drop(end);
             receiver.join().unwrap()
         });
         Flowed { sent: sent.into_inner(), all }
+    }
+}
+
+/// Threads that wait for a flag end with the scope that they live in, also when an assertion there fails.
+struct SetAtDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetAtDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

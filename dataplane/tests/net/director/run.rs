@@ -1,6 +1,7 @@
 //! The whole director: forwarding, tables swapped under load, routes followed, limits, offloads, privileges.
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::time::Duration;
 
@@ -114,6 +115,21 @@ fn a_thousand_swaps_under_load_lose_nothing_and_tear_nothing() {
 }
 
 const SWAPS: u64 = 1000;
+
+/// Or a test that fails under load would wait for its own threads for ever.
+#[test]
+fn a_failure_under_load_ends_the_load() {
+    isolated(|| {
+        let host = Host::new();
+        let tables = [table(None, &FOUR, 0), table(None, &FOUR, 1)];
+        host.install(&tables[0].encode());
+        let director = host.run("workers: 1", &[]);
+        let load = Load { swaps: 1, pause: Duration::from_millis(2), limit: Duration::from_secs(120) };
+        let fails = || host.swap_under_load(&director, &tables, &load, |swap| panic!("swap {swap}"));
+        let failure = catch_unwind(AssertUnwindSafe(fails)).err().unwrap();
+        assert_eq!(failure.downcast_ref::<String>().unwrap(), "swap 1");
+    });
+}
 
 #[test]
 fn a_bad_or_older_table_changes_nothing_and_is_told() {
