@@ -92,11 +92,11 @@ impl Pipeline {
         match hop {
             Hop::V4(template) => {
                 let address = |hop: &Hop| if let Hop::V4(hop) = hop { hop.address } else { [0; 4] };
-                self.encapsulate_v4(template, rest.len(), self.in_order(path, rest, address), &job, out)
+                self.encapsulate(template, rest.len(), self.in_order(path, rest, address), &job, out)
             }
             Hop::V6(template) => {
                 let address = |hop: &Hop| if let Hop::V6(hop) = hop { hop.address } else { [0; 16] };
-                self.encapsulate_v6(template, rest.len(), self.in_order(path, rest, address), &job, out)
+                self.encapsulate(template, rest.len(), self.in_order(path, rest, address), &job, out)
             }
         }
     }
@@ -139,12 +139,12 @@ impl Pipeline {
             Hop::V4(template) => {
                 let address = |hop: &Hop| if let Hop::V4(hop) = hop { Some(hop.address) } else { None };
                 let followers = self.followers(path, rest, alternative, address);
-                self.encapsulate_v4(template, followers.len, |to| followers.write(to), job, out)
+                self.encapsulate(template, followers.len, |to| followers.write(to), job, out)
             }
             Hop::V6(template) => {
                 let address = |hop: &Hop| if let Hop::V6(hop) = hop { Some(hop.address) } else { None };
                 let followers = self.followers(path, rest, alternative, address);
-                self.encapsulate_v6(template, followers.len, |to| followers.write(to), job, out)
+                self.encapsulate(template, followers.len, |to| followers.write(to), job, out)
             }
         }
     }
@@ -164,77 +164,73 @@ impl Pipeline {
     }
 
     #[inline(always)]
-    fn encapsulate_v4(
-        &self,
-        template: &Template<FIXED_V4, 4>,
-        hops: usize,
-        write_hops: impl FnOnce(&mut [[u8; 4]]),
-        job: &Job<'_>,
-        out: &mut [u8],
-    ) -> Verdict {
-        let (head, ip_len) = match self.start(template, hops, write_hops, job, out) {
-            Ok(started) => started,
-            Err(verdict) => return verdict,
-        };
-        let ecn = job.packet.traffic_class & ECN;
-        head[IP + 1] = ecn;
-        head[IP + 2..IP + 4].copy_from_slice(&ip_len.to_be_bytes());
-        // The template's checksum is that of the header with the two fields zero: it is taken apart and extended.
-        let known = !u16::from_be_bytes([template.head[IP + 10], template.head[IP + 11]]);
-        let checksum = Sum::ZERO.word(known).word(u16::from(ecn)).word(ip_len).checksum();
-        head[IP + 10..IP + 12].copy_from_slice(&checksum.to_be_bytes());
-        write_tunnel(head, ip_len - 20, hops, job);
-        finish(template.way, job, usize::from(ip_len))
-    }
-
-    #[inline(always)]
-    fn encapsulate_v6(
-        &self,
-        template: &Template<FIXED_V6, 16>,
-        hops: usize,
-        write_hops: impl FnOnce(&mut [[u8; 16]]),
-        job: &Job<'_>,
-        out: &mut [u8],
-    ) -> Verdict {
-        let (head, ip_len) = match self.start(template, hops, write_hops, job, out) {
-            Ok(started) => started,
-            Err(verdict) => return verdict,
-        };
-        head[IP + 1] = (job.packet.traffic_class & ECN) << 4;
-        head[IP + 4..IP + 6].copy_from_slice(&(ip_len - 40).to_be_bytes());
-        write_tunnel(head, ip_len - 40, hops, job);
-        finish(template.way, job, usize::from(ip_len))
-    }
-
-    /// Writes all but the fields that are filled in, and returns the prebuilt part with the outer length.
-    #[inline(always)]
-    fn start<'o, const FIXED: usize, const ADDRESS: usize>(
+    fn encapsulate<const FIXED: usize, const ADDRESS: usize>(
         &self,
         template: &Template<FIXED, ADDRESS>,
         hops: usize,
         write_hops: impl FnOnce(&mut [[u8; ADDRESS]]),
         job: &Job<'_>,
-        out: &'o mut [u8],
-    ) -> Result<(&'o mut [u8; FIXED], u16), Verdict> {
+        out: &mut [u8],
+    ) -> Verdict
+    where
+        Template<FIXED, ADDRESS>: Outer<FIXED>,
+    {
         if template.way == Way::None {
-            return Err(Verdict::Drop(DropReason::NoRoute));
+            return Verdict::Drop(DropReason::NoRoute);
         }
         let inner = job.packet.bytes;
         let overhead = FIXED - IP + hops * ADDRESS;
         let ip_len = overhead + inner.len();
         if ip_len > self.mtu() {
-            return Err(self.too_big(job.packet, overhead, out));
+            return self.too_big(job.packet, overhead, out);
         }
-        // Not `ok_or(…)?`: that packs slices into results, through memory, at a quarter of the whole cost.
-        let Some(frame) = out.get_mut(..IP + ip_len) else { return Err(NO_ROOM) };
-        let Some((head, rest)) = frame.split_first_chunk_mut::<FIXED>() else { return Err(NO_ROOM) };
+        let Some(frame) = out.get_mut(..IP + ip_len) else { return NO_ROOM };
+        let Some((head, rest)) = frame.split_first_chunk_mut::<FIXED>() else { return NO_ROOM };
         *head = template.head;
-        let Some(list) = rest.get_mut(..hops * ADDRESS) else { return Err(NO_ROOM) };
+        let Some(list) = rest.get_mut(..hops * ADDRESS) else { return NO_ROOM };
         write_hops(list.as_chunks_mut().0);
-        let Some(body) = rest.get_mut(hops * ADDRESS..) else { return Err(NO_ROOM) };
+        let Some(body) = rest.get_mut(hops * ADDRESS..) else { return NO_ROOM };
         body.copy_from_slice(inner);
         // The MTU has 16 bits, and the length does not exceed it.
-        Ok((head, u16::try_from(ip_len).unwrap_or(u16::MAX)))
+        let len = u16::try_from(ip_len).unwrap_or(u16::MAX);
+        template.fill(head, job.packet.traffic_class & ECN, len);
+        write_tunnel::<FIXED, ADDRESS>(head, len - Template::HEADER, hops, job);
+        let len = u32::try_from(IP + ip_len).unwrap_or(u32::MAX);
+        let done = Encapsulated { len, table: job.table, backend: job.backend };
+        if template.way == Way::Local { Verdict::Local(done) } else { Verdict::Encapsulate(done) }
+    }
+}
+
+/// The outer IP header of a family.
+trait Outer<const FIXED: usize> {
+    /// Its length in octets.
+    const HEADER: u16;
+
+    /// Fills in what differs from packet to packet.
+    fn fill(&self, head: &mut [u8; FIXED], ecn: u8, ip_len: u16);
+}
+
+impl Outer<FIXED_V4> for Template<FIXED_V4, 4> {
+    const HEADER: u16 = 20;
+
+    #[inline(always)]
+    fn fill(&self, head: &mut [u8; FIXED_V4], ecn: u8, ip_len: u16) {
+        head[IP + 1] = ecn;
+        head[IP + 2..IP + 4].copy_from_slice(&ip_len.to_be_bytes());
+        // The template's checksum is that of the header with the two fields zero: it is taken apart and extended.
+        let known = !u16::from_be_bytes([self.head[IP + 10], self.head[IP + 11]]);
+        let checksum = Sum::ZERO.word(known).word(u16::from(ecn)).word(ip_len).checksum();
+        head[IP + 10..IP + 12].copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
+impl Outer<FIXED_V6> for Template<FIXED_V6, 16> {
+    const HEADER: u16 = 40;
+
+    #[inline(always)]
+    fn fill(&self, head: &mut [u8; FIXED_V6], ecn: u8, ip_len: u16) {
+        head[IP + 1] = ecn << 4;
+        head[IP + 4..IP + 6].copy_from_slice(&(ip_len - Self::HEADER).to_be_bytes());
     }
 }
 
@@ -255,17 +251,14 @@ impl<const ADDRESS: usize> Followers<ADDRESS> {
 
 /// Fills in UDP and GUE, the last sixteen octets of the prebuilt part.
 #[inline]
-fn write_tunnel<const FIXED: usize>(head: &mut [u8; FIXED], udp_len: u16, hops: usize, job: &Job<'_>) {
+fn write_tunnel<const FIXED: usize, const ADDRESS: usize>(
+    head: &mut [u8; FIXED],
+    udp_len: u16,
+    hops: usize,
+    job: &Job<'_>,
+) {
     let Some(tunnel) = head.last_chunk_mut::<16>() else { return };
-    let hop_len = if FIXED == FIXED_V6 { 16 } else { 4 };
     tunnel[..2].copy_from_slice(&job.port.to_be_bytes());
     tunnel[4..6].copy_from_slice(&udp_len.to_be_bytes());
-    tunnel[8..].copy_from_slice(&gue::emit(job.packet.version, hop_len, hops));
-}
-
-#[inline]
-fn finish(way: Way, job: &Job<'_>, ip_len: usize) -> Verdict {
-    let len = u32::try_from(IP + ip_len).unwrap_or(u32::MAX);
-    let done = Encapsulated { len, table: job.table, backend: job.backend };
-    if way == Way::Local { Verdict::Local(done) } else { Verdict::Encapsulate(done) }
+    tunnel[8..].copy_from_slice(&gue::emit(job.packet.version, ADDRESS, hops));
 }
