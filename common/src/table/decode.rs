@@ -189,19 +189,7 @@ fn section<'a>(file: &mut Cursor<'a>, at: u32, tag: [u8; 4]) -> Result<Cursor<'a
 }
 
 fn parse_head(mut head: Cursor<'_>) -> Result<(Counts, Table), TableError> {
-    let start = head.at;
-    let counts =
-        Counts { rows: head.u32("rows")?, backends: head.u32("backends")?, binds: head.u32("binds")? };
-    if !ROWS.contains(&counts.rows) || !counts.rows.is_power_of_two() {
-        return Err(error(
-            head.section,
-            start,
-            "a power of two from 65536 to 4194304",
-            counts.rows.to_string(),
-        ));
-    }
-    check_count(head.section, start + 4, "backends", counts.backends as usize, MAX_BACKENDS)?;
-    check_count(head.section, start + 8, "binds", counts.binds as usize, MAX_BINDS)?;
+    let counts = parse_counts(&mut head)?;
     let max_hops = head.octet("max_hops from 2 to 4", |hops| HOPS.contains(&hops).then_some(hops))?;
     let ranking = head.octet("ranking 0 or 1", |number| match number {
         0 => Some(Ranking::Hrw),
@@ -235,6 +223,23 @@ fn parse_head(mut head: Cursor<'_>) -> Result<(Counts, Table), TableError> {
         lineage: Lists::empty(0, max_hops - 1),
     };
     Ok((counts, table))
+}
+
+fn parse_counts(head: &mut Cursor<'_>) -> Result<Counts, TableError> {
+    let start = head.at;
+    let counts =
+        Counts { rows: head.u32("rows")?, backends: head.u32("backends")?, binds: head.u32("binds")? };
+    if !ROWS.contains(&counts.rows) || !counts.rows.is_power_of_two() {
+        return Err(error(
+            head.section,
+            start,
+            "a power of two from 65536 to 4194304",
+            counts.rows.to_string(),
+        ));
+    }
+    check_count(head.section, start + 4, "backends", counts.backends as usize, MAX_BACKENDS)?;
+    check_count(head.section, start + 8, "binds", counts.binds as usize, MAX_BINDS)?;
+    Ok(counts)
 }
 
 /// Reads `count` records of at least `least` octets each.
