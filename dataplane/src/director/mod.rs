@@ -33,6 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use arc_swap::ArcSwap;
 use common::bind::Prefix;
+use common::table::ForwardingTable;
 use crossbeam::channel;
 
 pub use self::args::{RunArgs, StatusArgs};
@@ -128,26 +129,19 @@ impl Director {
         let table = plan::read(&config.table)?;
         privileges()?;
         let signals = Signals::block().context("signals")?;
-        let interface = Interface::named(&config.interface).with_context(|| config.interface.clone())?;
-        anyhow::ensure!(interface.up, "{0} is down: ip link set {0} up", config.interface);
+        let interface = interface(&config.interface)?;
         let claim = Claim::on(&interface, say)?;
         // Subscribed before the first look, so that nothing is missed between.
         let monitor = Monitor::open().context("netlink")?;
-        let pinned = config.underlay.gateway_mac.map(|mac| mac.0);
-        let mut resolver = Resolver::open(pinned).context("netlink")?;
-        let vips: BTreeSet<Prefix> = table.binds().iter().map(|(bind, _)| bind.prefix).collect();
-        warn_about_host(&vips, &interface, &mut resolver)?;
+        let mut resolver = Resolver::open(config.underlay.gateway_mac.map(|mac| mac.0)).context("netlink")?;
+        warn_about_host(&table, &interface, &mut resolver)?;
         let plan = Arc::new(Plan::new(table, 0, settings(&config), &mut resolver)?);
         let offloads = offloads(&config)?;
         let cpus = thread::allowed_cpus().context("CPUs")?;
         let workers = config.workers.map_or(cpus.len(), usize::from).max(1);
         let links = open_links(&config, interface.index, workers)?;
         let control = config.control.as_deref().map(bind_control).transpose()?;
-        let mut watch = Watch::open().context("inotify")?;
-        let folder = folder(&config.table);
-        watch.folder(folder).with_context(|| folder.display().to_string())?;
-        // What changed before was read above, or is not wanted.
-        watch.changed().context("inotify")?;
+        let watch = watch(&config.table)?;
         let identity = Identity { interface: interface.name.clone(), mode: config.mode.name(), workers };
         Ok(Self {
             links,
@@ -243,6 +237,22 @@ fn privileges() -> anyhow::Result<()> {
     Ok(())
 }
 
+fn interface(name: &str) -> anyhow::Result<Interface> {
+    let interface = Interface::named(name).with_context(|| name.to_owned())?;
+    anyhow::ensure!(interface.up, "{name} is down: ip link set {name} up");
+    Ok(interface)
+}
+
+/// Notices from here on that the file is replaced.
+fn watch(file: &Path) -> anyhow::Result<Watch> {
+    let mut watch = Watch::open().context("inotify")?;
+    let folder = folder(file);
+    watch.folder(folder).with_context(|| folder.display().to_string())?;
+    // What changed before was read already, or is not wanted.
+    watch.changed().context("inotify")?;
+    Ok(watch)
+}
+
 fn offloads(config: &Config) -> anyhow::Result<Option<OffloadGuard>> {
     let interface = &config.interface;
     match config.offloads {
@@ -279,13 +289,15 @@ fn bind_control(path: &Path) -> anyhow::Result<Control> {
     Control::bind(path).with_context(|| format!("control: {}", path.display()))
 }
 
-/// The host's own stack sees all packets too. It must have nothing to say about them.
+/// The host's own stack sees all packets too. It must have nothing to say about them. Of a prefix the first address is
+/// looked at: that finds a prefix that is local as a whole, and not a single address further on.
 fn warn_about_host(
-    vips: &BTreeSet<Prefix>,
+    table: &ForwardingTable,
     interface: &Interface,
     resolver: &mut Resolver,
 ) -> anyhow::Result<()> {
-    for &vip in vips {
+    let vips: BTreeSet<Prefix> = table.binds().iter().map(|(bind, _)| bind.prefix).collect();
+    for vip in vips {
         if resolver.takes(vip.address(), interface.index).context("netlink")? {
             say(format_args!(
                 "VIP {vip} is an address of this host, which answers its packets too. If it is no backend, remove the \
