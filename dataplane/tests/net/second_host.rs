@@ -233,8 +233,7 @@ fn data_of_a_connection_on_alt_is_answered_by_alts_kernel() {
 }
 
 /// ALT forgets a SYN that it answers with a cookie. What completes the handshake comes by PROXY, as if the row had
-/// changed its owner meanwhile: ALT accepts it though it could ask one
-/// more, and the connection works.
+/// changed its owner meanwhile: ALT accepts it though it could ask one more, and the connection works.
 #[test]
 fn a_cookie_that_comes_by_proxy_is_accepted_on_alt() {
     if !crate::privileged() {

@@ -220,48 +220,21 @@ fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
 /// What the whole redirector does with a frame, if that is to keep it or to pass it on: how it is counted, and what
 /// the octets are then.
 fn decided(scene: &Scene, frame: &[u8]) -> Option<(Decision, bool, Vec<u8>)> {
-    let (ip, udp) = (frame.get(14..34)?, frame.get(34..42)?);
-    let word = |octets: &[u8], at: usize| usize::from(u16::from_be_bytes([octets[at], octets[at + 1]]));
-    let address = |at: usize| Ipv4Addr::new(ip[at], ip[at + 1], ip[at + 2], ip[at + 3]);
-    // As the kernel would deliver it to the socket.
-    let is_ours = frame[..6] == MAC
-        && frame[12..14] == [8, 0]
-        && ip[0] == 0x45
-        && checksum(ip) == 0
-        && word(ip, 6) & 0x3fff == 0
-        && ip[9] == 17
-        && OWN.contains(&address(16).octets())
-        && word(udp, 2) == 19_523
-        && word(udp, 6) == 0;
-    let datagram =
-        frame.get(42..34 + word(udp, 4)).filter(|_| is_ours && 34 + word(udp, 4) <= 14 + word(ip, 2))?;
-    let gue = Gue::parse(datagram).ok()?;
-    let holds = |list: &[Prefix], address: IpAddr| list.iter().any(|prefix| prefix.contains(address));
-    let senders = if gue.next_hop > 0 { &scene.config.backends } else { &scene.config.directors };
+    let gue = Gue::parse(delivered(frame)?).ok()?;
     let inner = Inner::parse(gue.inner_protocol, gue.inner).ok()?;
     let Hops::V4(hops) = gue.hops else { return None };
-    if !holds(senders, address(12).into())
-        || hops.len() > usize::from(scene.config.max_hops)
-        || !holds(&scene.config.vips, inner.destination)
-    {
+    let left = hops.get(usize::from(gue.next_hop)..)?;
+    let packet = gue.inner.get(..inner.len)?;
+    let stays = ecn_stays(frame[15] & 3, inner.traffic_class & 3);
+    if !stays || hops.len() > usize::from(scene.config.max_hops) || !allowed(scene, frame, &gue, &inner) {
         return None;
     }
-    let left = hops.get(usize::from(gue.next_hop)..)?;
     // An own address that is none of `backends` is no repetition of this host: refused as any other.
     let repeats = |hop: [u8; 4]| OWN.contains(&hop) && holds(&scene.config.backends, hop.into());
     let elsewhere = left.iter().position(|hop| !repeats(*hop));
     let asked = asks(&inner.kind, scene.config.udp == Udp::Socket);
-    let facts = Facts {
-        known: asked.map_or(Known::No, |flow| known(scene, &flow)),
-        follows_syn: false,
-        next: elsewhere.or((!left.is_empty()).then_some(0)).map(|at| IpAddr::from(left[at])),
-        next_is_own: !left.is_empty() && elsewhere.is_none(),
-    };
-    let packet = gue.inner.get(..inner.len)?;
-    if !ecn_stays(ip[1] & 3, inner.traffic_class & 3) {
-        return None;
-    }
-    let decision = decide(&inner.kind, asked.is_some(), &facts);
+    let known = asked.as_ref().map_or(Known::No, |flow| known(scene, flow));
+    let decision = decide(&inner.kind, asked.is_some(), &facts(known, left, elsewhere));
     let octets = match decision {
         Decision::Keep(_) => {
             let ether_type = if gue.inner_protocol == 4 { [8, 0] } else { [0x86, 0xdd] };
@@ -270,17 +243,59 @@ fn decided(scene: &Scene, frame: &[u8]) -> Option<(Decision, bool, Vec<u8>)> {
         Decision::Forward(IpAddr::V4(to)) if holds(&scene.config.backends, to.into()) => {
             let (_, way) = scene.ways.iter().find(|(hop, _)| *hop == to.octets())?;
             let next = gue.next_hop + u8::try_from(elsewhere? + 1).ok()?;
-            let mut new = gue_to(way.source_address.octets(), to.octets(), next, hops, packet);
-            new[..6].copy_from_slice(&way.destination);
-            new[6..12].copy_from_slice(&way.source);
-            new[15] = inner.traffic_class & 3;
-            new[34..36].copy_from_slice(&udp[..2]);
-            repair(&mut new[14..]);
-            new
+            let new = gue_to(way.source_address.octets(), to.octets(), next, hops, packet);
+            passed_on(new, way, inner.traffic_class, &frame[34..36])
         }
         _ => return None,
     };
     Some((decision, gue.next_hop > 0, octets))
+}
+
+/// The datagram that the kernel would deliver to the socket.
+fn delivered(frame: &[u8]) -> Option<&[u8]> {
+    let (ip, udp) = (frame.get(14..34)?, frame.get(34..42)?);
+    let word = |octets: &[u8], at: usize| usize::from(u16::from_be_bytes([octets[at], octets[at + 1]]));
+    let is_ours = frame[..6] == MAC
+        && frame[12..14] == [8, 0]
+        && ip[0] == 0x45
+        && checksum(ip) == 0
+        && word(ip, 6) & 0x3fff == 0
+        && ip[9] == 17
+        && OWN.iter().any(|own| ip[16..] == *own)
+        && word(udp, 2) == 19_523
+        && word(udp, 6) == 0;
+    let end = 34 + word(udp, 4);
+    frame.get(42..end).filter(|_| is_ours && end <= 14 + word(ip, 2))
+}
+
+/// Whether it comes from where such packets come from, and is for a VIP.
+fn allowed(scene: &Scene, frame: &[u8], gue: &Gue<'_>, inner: &Inner) -> bool {
+    let senders = if gue.next_hop > 0 { &scene.config.backends } else { &scene.config.directors };
+    let sender = <[u8; 4]>::try_from(&frame[26..30]).unwrap();
+    holds(senders, sender.into()) && holds(&scene.config.vips, inner.destination)
+}
+
+fn facts(known: Known, left: &[[u8; 4]], elsewhere: Option<usize>) -> Facts {
+    Facts {
+        known,
+        follows_syn: false,
+        next: elsewhere.or((!left.is_empty()).then_some(0)).map(|at| IpAddr::from(left[at])),
+        next_is_own: !left.is_empty() && elsewhere.is_none(),
+    }
+}
+
+fn holds(list: &[Prefix], address: IpAddr) -> bool {
+    list.iter().any(|prefix| prefix.contains(address))
+}
+
+/// The frame of a packet that was put into a new envelope.
+fn passed_on(mut new: Vec<u8>, way: &Neighbour, traffic_class: u8, source_port: &[u8]) -> Vec<u8> {
+    new[..6].copy_from_slice(&way.destination);
+    new[6..12].copy_from_slice(&way.source);
+    new[15] = traffic_class & 3;
+    new[34..36].copy_from_slice(source_port);
+    repair(&mut new[14..]);
+    new
 }
 
 fn known(scene: &Scene, flow: &Flow) -> Known {
