@@ -36,7 +36,8 @@ impl Claim {
                     "{on}: another director, or a redirector in mode auto or xdp, takes its frames already; a \
                      redirector beside a director runs in mode socket"
                 ),
-                Err(error) if is_deaf(&error) => sleep(PAUSE),
+                // Nobody has the name any more, or whoever has it does not listen yet.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => sleep(PAUSE),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => bail!(
                     "{on}: whoever holds the name @{name} has too many questions waiting to be told from a director"
                 ),
@@ -46,11 +47,6 @@ impl Claim {
         say(format_args!("{on}: a socket that does not listen holds the name @{name}, and is no director's"));
         Ok(Self(None))
     }
-}
-
-/// No stream socket listens there: none has the name any more, none listens yet, or it is of another kind.
-fn is_deaf(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ECONNREFUSED | libc::EPROTOTYPE))
 }
 
 /// A director that has just taken the name listens a moment later, and one that has just ended leaves it free.

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
-use std::{fmt, io};
+use std::{fmt, io, iter};
 
 use self::message::{Message, Neighbour, Route, messages};
 pub use self::monitor::{Changes, Monitor};
@@ -106,31 +106,38 @@ impl Resolver {
         backends.into_iter().map(|backend| self.resolve_one(backend)).collect()
     }
 
-    /// Would this host's own stack take a stranger's packet for `to` that comes in by an interface?
+    /// Would this host's own stack take a client's packet for `to` that comes in by an interface?
     pub fn takes(&mut self, to: IpAddr, ifindex: u32) -> io::Result<bool> {
         let local = |route: Route| route.kind == libc::RTN_LOCAL;
-        match self.arrival(to, ifindex)? {
+        let client = if to.is_ipv4() { self.heard(ifindex)? } else { Some(STRANGER_V6.into()) };
+        if let Some(client) = client {
+            return Ok(self.arrival(client, to, ifindex)?.is_ok_and(local));
+        }
+        match self.arrival(STRANGER_V4.into(), to, ifindex)? {
             Ok(route) => Ok(local(route)),
+            Err(libc::EHOSTUNREACH) => Ok(false),
             // The reverse path filter may be what refuses, which says nothing about `to`.
-            Err(errno)
-                if to.is_ipv4() && errno != libc::EHOSTUNREACH && !self.hears_strangers(ifindex)? =>
-            {
-                Ok(self.route(to)?.is_ok_and(local))
-            }
-            Err(_) => Ok(false),
+            Err(_) => Ok(self.route(to)?.is_ok_and(local)),
         }
     }
 
-    /// Are packets of strangers taken that come in by an interface, for whatever address of this host?
-    fn hears_strangers(&mut self, ifindex: u32) -> io::Result<bool> {
-        let Ok(Route { source: Some(own), .. }) = self.route(STRANGER_V4.into())? else { return Ok(false) };
-        Ok(self.arrival(own, ifindex)?.is_ok_and(|route| route.kind == libc::RTN_LOCAL))
+    /// Whose IPv4 packets no reverse path filter refuses that come in by an interface, since the way back leads out of
+    /// it: a stranger's where the default route does, else those of somebody beside the interface's own address.
+    fn heard(&mut self, ifindex: u32) -> io::Result<Option<IpAddr>> {
+        let own = Interface::indexed(ifindex).and_then(|interface| interface.v4());
+        let beside = |own: Ipv4Addr| (1..=3).map(move |change| Ipv4Addr::from_bits(own.to_bits() ^ change));
+        for client in iter::once(STRANGER_V4).chain(own.into_iter().flat_map(beside)) {
+            let way = self.route(client.into())?;
+            if way.is_ok_and(|way| way.kind == libc::RTN_UNICAST && way.ifindex == Some(ifindex)) {
+                return Ok(Some(client.into()));
+            }
+        }
+        Ok(None)
     }
 
-    /// What the kernel would do with a stranger's packet for `to` that comes in by an interface.
-    fn arrival(&mut self, to: IpAddr, ifindex: u32) -> io::Result<Result<Route, i32>> {
+    /// What the kernel would do with a packet for `to` that comes in by an interface.
+    fn arrival(&mut self, from: IpAddr, to: IpAddr, ifindex: u32) -> io::Result<Result<Route, i32>> {
         self.sequence = self.sequence.wrapping_add(1);
-        let from = if to.is_ipv4() { STRANGER_V4.into() } else { STRANGER_V6.into() };
         self.ask(&message::arrival_request(from, to, ifindex, self.sequence), Route::read)
     }
 

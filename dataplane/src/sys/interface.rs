@@ -1,7 +1,8 @@
-//! Network interfaces: index, MAC address, MTU (netdevice(7)); and the offloads that change what frames look like
+//! Network interfaces: index, addresses, MTU (netdevice(7)); and the offloads that change what frames look like
 //! (linux/ethtool.h).
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,6 +38,16 @@ impl Interface {
         }
         let mac = std::array::from_fn(|at| hardware.sa_data[at].cast_unsigned());
         Ok(Self { mac, ..Self::of_any_kind(&socket, name)? })
+    }
+
+    /// Its first IPv4 address. `AddrNotAvailable` if it has none.
+    pub fn v4(&self) -> io::Result<Ipv4Addr> {
+        let address = ask(&any_socket()?, &self.name, libc::SIOCGIFADDR)?;
+        // SAFETY: a successful SIOCGIFADDR has filled this member; any octets are a valid value of it.
+        let address = unsafe { address.ifr_ifru.ifru_addr };
+        // Behind the two octets of the port.
+        let octets = std::array::from_fn::<u8, 4, _>(|at| address.sa_data[2 + at].cast_unsigned());
+        Ok(octets.into())
     }
 
     fn of_any_kind(socket: &OwnedFd, name: &str) -> io::Result<Self> {

@@ -138,11 +138,18 @@ fn what_comes_in_for_an_address_of_this_host_is_taken_unless_it_is_left_to_the_d
             assert!(!resolver.takes(address(vip), near).unwrap(), "{vip} is left");
             soon(&mut resolver, other, "not left");
         }
-        // Of a router the kernel says something else, as it does where the reverse path filter knows strangers.
-        ip("route add default via 192.0.2.2");
-        for (key, value) in [("forwarding", "1"), ("rp_filter", "1")] {
-            set(key, value);
-            assert!(!resolver.takes(address("203.0.113.10"), near).unwrap(), "{key} {value}");
+        // Of a router the kernel says something else, as it does where the reverse path filter knows strangers or not.
+        set("forwarding", "1");
+        for default_route in [false, true] {
+            if default_route {
+                ip("route add default via 192.0.2.2");
+            }
+            for strict in ["0", "1"] {
+                set("rp_filter", strict);
+                let what = format!("default route {default_route}, reverse path filter {strict}");
+                assert!(!resolver.takes(address("203.0.113.10"), near).unwrap(), "{what}");
+                soon(&mut resolver, "203.0.113.11", &what);
+            }
         }
     });
 }
