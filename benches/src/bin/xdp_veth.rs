@@ -40,8 +40,8 @@ const FRAMES: u32 = 1 << 18;
 /// Octets that hold a frame.
 const ROOM: usize = 128;
 /// `enum place` of the object.
-const SWAPPED: u32 = 1;
-const TAKEN: u32 = 2;
+const SWAPPED: u32 = 0;
+const TAKEN: u32 = 1;
 
 /// What lies between; none: the bare program.
 const CASES: [(&str, Option<&str>); 3] =
