@@ -2,7 +2,7 @@
 
 use super::{Node, NodeSet, Ranker, score};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 /// First choices that are found for all keys at once; few keys ask for more.
 const KNOWN: usize = 4;
@@ -26,18 +26,24 @@ const KNOWN: usize = 4;
 /// assert!((0..10).all(|node| owners.iter().filter(|owner| **owner == node).count() <= 105));
 /// ```
 ///
-/// `O(keys)` passes over the nodes, and a ranking for each key that is turned away four times.
+/// A pass over the nodes for each key; a key that is turned away four times or more costs a few passes more for each time.
 pub fn bounded_owners(nodes: &[Node], keys: &[u64], max_share: f64) -> Vec<u32> {
     let set = NodeSet::new(nodes);
     let mut first = vec![NodeSet::NONE; keys.len() * KNOWN];
     set.top_many(keys, KNOWN, &mut first);
     let mut ranker = Ranker::new(&set);
+    // Of keys that ask for more than that: as much again each time, so that no key is ranked for every choice.
+    let mut more = HashMap::<u32, Vec<usize>>::new();
     let mut choice = |key: u32, rank: usize| {
-        let known = first.get(key as usize * KNOWN + rank).filter(|_| rank < KNOWN);
-        known.map(|at| *at as usize).or_else(|| {
+        if rank < KNOWN {
+            return first.get(key as usize * KNOWN + rank).map(|at| *at as usize);
+        }
+        let choices = more.entry(key).or_default();
+        if rank >= choices.len() {
             ranker.start(keys.get(key as usize).copied()?);
-            std::iter::from_fn(|| ranker.next_node()).nth(rank)
-        })
+            *choices = std::iter::from_fn(|| ranker.next_node()).take(2 * rank).collect();
+        }
+        choices.get(rank).copied()
     };
     let room = room(nodes, keys.len(), max_share);
     // Of each node its keys, the one that it would rather lose on top.
