@@ -21,30 +21,31 @@ pub(super) fn finalise(word: u64) -> u64 {
 /// SipHash-2-4: the eight octets of the output.
 pub(super) fn sip(key: &[u8; 16], message: &[u8]) -> [u8; 8] {
     let (low, high) = (word(key.get(..8)), word(key.get(8..)));
-    let text = *b"somepseudorandomlygeneratedbytes";
-    let start = |at: usize| {
-        let letters = text.get(at * 8..at * 8 + 8).unwrap_or_default();
-        letters.iter().fold(0u64, |word, letter| (word << 8) | u64::from(*letter))
-    };
-    let mut v = [low ^ start(0), high ^ start(1), low ^ start(2), high ^ start(3)];
-    let mut padded = message.to_vec();
-    while padded.len() % 8 != 7 {
-        padded.push(0);
+    let start = [b"somepseu", b"dorandom", b"lygenera", b"tedbytes"].map(|text| u64::from_be_bytes(*text));
+    let mut v = [low ^ start[0], high ^ start[1], low ^ start[2], high ^ start[3]];
+    for chunk in message.chunks_exact(8) {
+        compress(&mut v, word(Some(chunk)));
     }
-    padded.push(message.len().to_le_bytes()[0]);
-    for chunk in padded.chunks(8) {
-        let m = word(Some(chunk));
-        v[3] ^= m;
-        rounds(&mut v, 2);
-        v[0] ^= m;
-    }
+    // The last word ends with the length, whatever there is before it.
+    let rest = message.chunks_exact(8).remainder();
+    compress(&mut v, word(Some(rest)) | (message.len() as u64) << 56);
     v[2] ^= 0xff;
     rounds(&mut v, 4);
     v.iter().fold(0, |all, one| all ^ one).to_le_bytes()
 }
 
+fn compress(v: &mut [u64; 4], word: u64) {
+    v[3] ^= word;
+    rounds(v, 2);
+    v[0] ^= word;
+}
+
 fn word(octets: Option<&[u8]>) -> u64 {
-    octets.unwrap_or_default().iter().rev().fold(0, |word, octet| (word << 8) | u64::from(*octet))
+    let octets = octets.unwrap_or_default();
+    match octets.first_chunk() {
+        Some(whole) => u64::from_le_bytes(*whole),
+        None => octets.iter().rev().fold(0, |word, octet| (word << 8) | u64::from(*octet)),
+    }
 }
 
 fn rounds(v: &mut [u64; 4], count: usize) {
@@ -55,6 +56,7 @@ fn rounds(v: &mut [u64; 4], count: usize) {
 }
 
 /// Two additions, two rotations, two exclusive-ors, and the half turn of the first word.
+#[inline]
 fn half_round(v: &mut [u64; 4], [a, b, c, d]: [usize; 4], [s, t]: [u32; 2]) {
     v[a] = v[a].wrapping_add(v[b]);
     v[c] = v[c].wrapping_add(v[d]);

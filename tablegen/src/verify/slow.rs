@@ -1,5 +1,8 @@
-//! Every row of a table, computed a second time in the most obvious way: score all, sort all, then read the hop-list
+//! Every row of a table, computed a second time in the most obvious way: score all, sort the best, then read the hop-list
 //! rule from top to bottom. Nothing here is shared with the generator.
+//!
+//! Every backend is scored for every row, one by one: `O(rows × backends)`, and what it costs is a multiplication or two
+//! each. Only the best few are sorted, and more of them where the rule asks for more.
 //!
 //! The logarithm is the platform's and not the one that tables are made with. The two differ by a unit in the last
 //! place at most, which could only show where two weighted scores are as close as that.
@@ -10,7 +13,7 @@ use common::backend::{Backend, Health, State};
 use common::table::{Lists, Ranking, Table};
 use rayon::prelude::*;
 use std::cmp::{Ordering, Reverse};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 /// One row: its hop list and its lineage.
@@ -59,13 +62,37 @@ pub fn rebuilt(table: &Table, before: Option<Before<'_>>, rows: u32) -> Table {
 
 struct Work<'a> {
     table: &'a Table,
-    /// Octets that are hashed once a backend: `hash_bytes` of the id.
-    seeds: Vec<u64>,
     accepts: Vec<bool>,
+    /// All backends that are not inactive.
+    peers: Vec<Peers>,
     before: Option<Before<'a>>,
     /// By position in the table before: the position here, of those that are candidates.
     here: Vec<Option<u16>>,
     rows: u32,
+}
+
+/// Backends of one weight: the higher raw score is the higher weighted score. GLB's ranking knows no weights.
+struct Peers {
+    weight: f64,
+    at: Vec<u16>,
+    /// Of each what is hashed with a row's key: `hash_bytes` of the id, or nothing with GLB's ranking.
+    seeds: Vec<u64>,
+}
+
+/// The first of a row's ranking.
+struct Ranked {
+    first: Vec<u16>,
+    /// Are they all?
+    whole: bool,
+}
+
+impl Ranked {
+    /// How many are ranked at first, and how many times as many next, until they are enough.
+    const FEW: usize = 8;
+
+    fn lengths() -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(Self::FEW), |few| few.checked_mul(Self::FEW))
+    }
 }
 
 impl<'a> Work<'a> {
@@ -77,8 +104,8 @@ impl<'a> Work<'a> {
         let old = before.map(|before| before.table.backends.as_slice()).unwrap_or_default();
         Self {
             table,
-            seeds: table.backends.iter().map(|one| hash_bytes(one.id.as_bytes())).collect(),
             accepts: accepts(&table.backends),
+            peers: Peers::of(table),
             before,
             here: old.iter().map(|one| by_id.get(one.id.as_str()).copied()).collect(),
             rows,
@@ -88,7 +115,8 @@ impl<'a> Work<'a> {
     /// `owner` is the row's where shares are bounded.
     fn row(&self, row: u32, owner: Option<u16>) -> Row {
         let former = self.former(row);
-        let hops = self.hops(&self.ranked(row), owner, &former);
+        let hops = |length| self.hops(&self.ranked(row, length), owner, &former);
+        let hops = Ranked::lengths().find_map(hops).unwrap_or_default();
         let mut lineage = former;
         lineage.retain(|one| hops.first() != Some(one));
         lineage.truncate(usize::from(self.table.max_hops.saturating_sub(1)));
@@ -103,35 +131,41 @@ impl<'a> Work<'a> {
         self.accepts[usize::from(at)]
     }
 
-    /// All backends that are not inactive, in order of rank.
-    fn ranked(&self, row: u32) -> Vec<u16> {
-        let candidates = (0u16..)
-            .zip(&self.table.backends)
-            .filter(|(_, one)| one.state != State::Inactive)
-            .map(|(at, _)| at);
-        match self.table.ranking {
-            Ranking::Hrw => self.ranked_by_weight(row, candidates),
-            Ranking::Glb => self.ranked_by_digest(row, candidates),
-        }
-    }
-
-    fn ranked_by_weight(&self, row: u32, candidates: impl Iterator<Item = u16>) -> Vec<u16> {
-        let key = self.key(row);
-        let scored = candidates.map(|at| {
-            let score = self.score(key, at);
-            Scored {
-                at,
-                score,
-                weight: weight(self.one(at)),
-                weighted: weighted(score, weight(self.one(at))),
+    /// The first so many of all backends that are not inactive, in order of rank.
+    fn ranked(&self, row: u32, count: usize) -> Ranked {
+        let mut all: Vec<Scored> = match self.table.ranking {
+            Ranking::Hrw => {
+                let key = self.key(row);
+                self.first_by(count, |seed, _| finalise(key ^ seed))
             }
-        });
-        let mut all: Vec<Scored> = scored.collect();
+            Ranking::Glb => {
+                let row_seed = sip(&self.table.seed.0, &row.to_be_bytes());
+                self.first_by(count, |_, at| self.digest(row_seed, at))
+            }
+        };
+        if all.len() > count {
+            all.select_nth_unstable_by(count, |a, b| self.order(a, b));
+            all.truncate(count);
+        }
         all.sort_unstable_by(|a, b| self.order(a, b));
         all.chunk_by_mut(|a, b| a.weighted.total_cmp(&b.weighted).is_eq())
             .filter(|tied| tied.len() > 1)
             .for_each(|tied| self.order_tied(tied));
-        all.into_iter().map(|one| one.at).collect()
+        let whole = all.len() == self.peers.iter().map(|peers| peers.at.len()).sum::<usize>();
+        Ranked { first: all.into_iter().map(|one| one.at).collect(), whole }
+    }
+
+    /// The first so many of each weight.
+    fn first_by(&self, count: usize, score: impl Fn(u64, u16) -> u64) -> Vec<Scored> {
+        let mut first = Vec::new();
+        let mut all = Vec::new();
+        for peers in &self.peers {
+            peers.first(count, &score, |at| &self.one(at).id, &mut first);
+            let weight = peers.weight;
+            let scored = |(score, at)| Scored { at, score, weight, weighted: weighted(score, weight) };
+            all.extend(first.drain(..).map(scored));
+        }
+        all
     }
 
     fn order(&self, a: &Scored, b: &Scored) -> Ordering {
@@ -147,21 +181,21 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn ranked_by_digest(&self, row: u32, candidates: impl Iterator<Item = u16>) -> Vec<u16> {
-        let seed = &self.table.seed.0;
-        let row_seed = sip(seed, &row.to_be_bytes());
-        let digest = |at: u16| {
-            let mut message = row_seed.to_vec();
-            match self.one(at).address {
-                IpAddr::V4(address) => message.extend(address.octets()),
-                IpAddr::V6(address) => message.extend(address.octets()),
+    /// GLB's score: the lowest digest is the best, octet by octet.
+    fn digest(&self, row_seed: [u8; 8], at: u16) -> u64 {
+        let mut message = [0; 24];
+        message[..8].copy_from_slice(&row_seed);
+        let length = match self.one(at).address {
+            IpAddr::V4(address) => {
+                message[8..12].copy_from_slice(&address.octets());
+                12
             }
-            sip(seed, &message)
+            IpAddr::V6(address) => {
+                message[8..].copy_from_slice(&address.octets());
+                24
+            }
         };
-        let mut all: Vec<_> =
-            candidates.map(|at| (digest(at), std::cmp::Reverse(self.one(at).id.as_str()), at)).collect();
-        all.sort_unstable();
-        all.into_iter().map(|(_, _, at)| at).collect()
+        !u64::from_be_bytes(sip(&self.table.seed.0, &message[..length]))
     }
 
     /// Owners where none has more rows than so many times its share. In rounds: every row without an owner asks the next
@@ -170,23 +204,25 @@ impl<'a> Work<'a> {
     fn bounded_owners(&self, max_share: f64) -> Vec<Option<u16>> {
         let room = rooms(&self.table.backends, self.rows, max_share);
         let mut asked = vec![0; self.rows as usize];
+        let mut choices = vec![Vec::new(); self.rows as usize];
         let mut kept = vec![Vec::<(u64, u32)>::new(); room.len()];
         let mut asking: Vec<u32> = (0..self.rows).collect();
         while !asking.is_empty() {
-            let ask = |row: &u32| {
-                let mut choices = self.ranked(*row).into_iter().filter(|one| self.takes(*one));
-                let at = choices.nth(asked[*row as usize])?;
-                Some((usize::from(at), self.score(self.key(*row), at), *row))
-            };
-            let answers: Vec<_> = asking.par_iter().filter_map(ask).collect();
-            for (at, score, row) in answers {
+            let at_end = |row: &&u32| asked[**row as usize] == choices[**row as usize].len();
+            let more = asking.par_iter().filter(at_end);
+            let more: Vec<_> = more.map(|row| (*row, self.choices(*row, asked[*row as usize] + 1))).collect();
+            more.into_iter().for_each(|(row, more)| choices[row as usize] = more);
+            let mut crowded = BTreeSet::new();
+            for row in asking.drain(..) {
+                let Some(at) = choices[row as usize].get(asked[row as usize]).copied() else { continue };
                 asked[row as usize] += 1;
-                kept[at].push((score, row));
+                kept[usize::from(at)].push((self.score(row, at), row));
+                crowded.insert(usize::from(at));
             }
-            asking.clear();
-            for (rows, room) in kept.iter_mut().zip(&room) {
-                rows.sort_unstable_by_key(|(score, row)| (Reverse(*score), *row));
-                asking.extend(rows.drain((*room).min(rows.len())..).map(|(_, row)| row));
+            for at in crowded {
+                kept[at].sort_unstable_by_key(|(score, row)| (Reverse(*score), *row));
+                let last = room[at].min(kept[at].len());
+                asking.extend(kept[at].drain(last..).map(|(_, row)| row));
             }
         }
         let mut owners = vec![None; self.rows as usize];
@@ -196,6 +232,16 @@ impl<'a> Work<'a> {
         owners
     }
 
+    /// Those that may own a row, in order of rank: so many at least, if there are.
+    fn choices(&self, row: u32, least: usize) -> Vec<u16> {
+        let ranked = Ranked::lengths().skip_while(|length| *length < least).find_map(|length| {
+            let Ranked { mut first, whole } = self.ranked(row, length);
+            first.retain(|one| self.takes(*one));
+            (whole || first.len() >= least).then_some(first)
+        });
+        ranked.unwrap_or_default()
+    }
+
     /// The hash that ranks a row.
     fn key(&self, row: u32) -> u64 {
         let mut key = self.table.seed.0.to_vec();
@@ -203,9 +249,9 @@ impl<'a> Work<'a> {
         hash_bytes(&key)
     }
 
-    /// What a backend scores for a key, whatever its weight.
-    fn score(&self, key: u64, at: u16) -> u64 {
-        finalise(key ^ self.seeds[usize::from(at)])
+    /// What a backend scores for a row, whatever its weight.
+    fn score(&self, row: u32, at: u16) -> u64 {
+        finalise(self.key(row) ^ hash_bytes(self.one(at).id.as_bytes()))
     }
 
     /// Owners of the row in earlier tables, newest first, each once.
@@ -229,12 +275,12 @@ impl<'a> Work<'a> {
         former
     }
 
-    /// The hop-list rule.
-    fn hops(&self, ranked: &[u16], owner: Option<u16>, former: &[u16]) -> Vec<u16> {
+    /// The hop-list rule; nothing where it asks for more than the first of the ranking.
+    fn hops(&self, Ranked { first, whole }: &Ranked, owner: Option<u16>, former: &[u16]) -> Option<Vec<u16>> {
         let owns = |one: &u16| owner.map_or_else(|| self.takes(*one), |owner| owner == *one);
-        let Some(at) = ranked.iter().position(owns) else { return Vec::new() };
-        let (primary, below) = (ranked[at], &ranked[at + 1..]);
-        let (full, above): (Vec<u16>, Vec<u16>) = ranked[..at].iter().partition(|one| self.takes(**one));
+        let Some(at) = first.iter().position(owns) else { return whole.then(Vec::new) };
+        let (primary, below) = (first[at], &first[at + 1..]);
+        let (full, above): (Vec<u16>, Vec<u16>) = first[..at].iter().partition(|one| self.takes(**one));
         let state = |one: &u16| self.one(*one).state;
         let up = |one: &u16| self.one(*one).health == Health::Up;
 
@@ -245,6 +291,8 @@ impl<'a> Work<'a> {
             if let Some(first_active) = accepting.iter().position(|one| state(one) == State::Active) {
                 may_hold.push(accepting[first_active]);
                 may_hold.extend(&accepting[..first_active]);
+            } else if !whole {
+                return None;
             }
         }
         let mut hops = vec![primary];
@@ -261,13 +309,63 @@ impl<'a> Work<'a> {
 
         if hops.len() == 1 {
             let zone = |one: u16| self.one(one).zone.as_deref();
-            let mut next = below.iter().chain(&full).copied().filter(|one| self.takes(*one));
+            let elsewhere = |one: &u16| zone(*one) != zone(primary);
+            let wanted = |one: &u16| !self.table.spread_zones || elsewhere(one);
+            let accepting: Vec<u16> = below.iter().copied().filter(|one| self.takes(*one)).collect();
+            if !whole && !accepting.iter().any(wanted) {
+                return None;
+            }
+            let mut next = accepting.iter().chain(&full);
             let nearest = next.clone().next();
-            let elsewhere = next.find(|one| zone(*one) != zone(primary));
-            hops.extend(if self.table.spread_zones { elsewhere.or(nearest) } else { nearest });
+            hops.extend(next.find(|one| wanted(one)).or(nearest));
         }
         hops.truncate(self.table.max_hops.into());
-        hops
+        Some(hops)
+    }
+}
+
+impl Peers {
+    /// All that are not inactive, by weight.
+    fn of(table: &Table) -> Vec<Self> {
+        let mut by_weight = BTreeMap::<u64, Self>::new();
+        let candidates = (0u16..).zip(&table.backends).filter(|(_, one)| one.state != State::Inactive);
+        for (at, one) in candidates {
+            let weight = if table.ranking == Ranking::Hrw { weight(one) } else { 1.0 };
+            let new = || Self { weight, at: Vec::new(), seeds: Vec::new() };
+            let peers = by_weight.entry(weight.to_bits()).or_insert_with(new);
+            peers.at.push(at);
+            peers.seeds.push(hash_bytes(one.id.as_bytes()));
+        }
+        by_weight.into_values().collect()
+    }
+
+    /// Replaces `first` with the so many that score highest, in any order; of equal scores those of the greater id.
+    fn first<'t>(
+        &self,
+        count: usize,
+        score: impl Fn(u64, u16) -> u64,
+        id: impl Fn(u16) -> &'t String,
+        first: &mut Vec<(u64, u16)>,
+    ) {
+        let order = |a: &(u64, u16), b: &(u64, u16)| b.0.cmp(&a.0).then_with(|| id(b.1).cmp(id(a.1)));
+        first.clear();
+        let mut least = 0;
+        for (seed, at) in self.seeds.iter().zip(&self.at) {
+            let score = score(*seed, *at);
+            if score < least {
+                continue;
+            }
+            first.push((score, *at));
+            if first.len() >= 2 * count {
+                let (_, last, _) = first.select_nth_unstable_by(count - 1, order);
+                least = last.0;
+                first.truncate(count);
+            }
+        }
+        if first.len() > count {
+            first.select_nth_unstable_by(count - 1, order);
+            first.truncate(count);
+        }
     }
 }
 
