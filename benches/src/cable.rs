@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use common::backend::Backend;
-use common::bind::{Bind, PortRange, Prefix, Protocol};
-use common::flow::HashFields;
-use common::hash::SipKey;
-use common::table::{ForwardingTable, Lists, Ranking, Seed, Table};
+use common::table::ForwardingTable;
 use dataplane::cli::Cli;
 use dataplane::sys::interface::Interface;
 use dataplane::sys::thread::{allowed_cpus, pin};
+
+use crate::table::https;
 
 const VIP: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 10);
 
@@ -50,35 +49,16 @@ pub fn pin_last() -> anyhow::Result<()> {
 /// # Errors
 /// None for the numbers of cables that fit an octet.
 pub fn table(at: usize) -> anyhow::Result<ForwardingTable> {
-    let rows = 1 << 16;
-    let mut hops = Lists::empty(rows, 2);
-    for row in 0..rows {
-        let primary = u16::try_from(row.wrapping_mul(0x9e37_79b9) >> 28)?;
-        hops.set(row, [primary, (primary + 1) % 16]);
-    }
     let subnet = u8::try_from(at)?;
     let backend = |number: u8| {
         Backend::new(format!("web-{number:02}"), Ipv4Addr::new(10, 9, subnet, 11 + number).into())
     };
-    let table = Table {
-        name: "web".into(),
-        max_hops: 2,
-        ranking: Ranking::Hrw,
-        seed: Seed([1; 16]),
-        hash_key: SipKey::new([2; 16]),
-        hash_fields: HashFields::DEFAULT,
-        alt_hash_fields: HashFields::NONE,
-        spread_zones: false,
-        max_share: None,
-        backends: (0..16).map(backend).collect(),
-        binds: vec![Bind {
-            prefix: Prefix::host(VIP.into()),
-            protocol: Protocol::Tcp,
-            ports: PortRange::single(443),
-        }],
-        hops,
-        lineage: Lists::empty(rows, 1),
+    let pair = |row: u32| {
+        let primary = u16::try_from(row.wrapping_mul(0x9e37_79b9) >> 28).unwrap_or(0);
+        [primary, (primary + 1) % 16]
     };
+    let backends = (0..16).map(backend).collect();
+    let table = crate::table::table("web", 2, backends, vec![https(VIP.into())], pair);
     Ok(ForwardingTable::new(None, vec![table])?)
 }
 

@@ -4,3 +4,4 @@ pub mod cable;
 pub mod packets;
 #[cfg(feature = "peers")]
 pub mod peers;
+pub mod table;

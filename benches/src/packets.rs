@@ -5,17 +5,16 @@ use std::net::IpAddr;
 
 use common::{
     backend::Backend,
-    bind::{Bind, PortRange, Prefix, Protocol},
-    flow::HashFields,
-    hash::{SipKey, mix},
-    table::{ForwardingTable, Lists, Ranking, Seed, Table},
+    hash::mix,
+    table::{ForwardingTable, Table},
 };
 use dataplane::{
     pipeline::{Echo, Pipeline, Route, Underlay},
     wire::{checksum, ethernet, ipv4, ipv6},
 };
 
-const ROWS: u32 = 65_536;
+use crate::table::{self, https};
+
 const BACKENDS: u64 = 100;
 const VIP: [u8; 4] = [203, 0, 113, 10];
 const VIP6: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10];
@@ -130,33 +129,10 @@ fn table() -> Table {
         let octet = u8::try_from(at).unwrap_or(u8::MAX);
         Backend::new(format!("b{at:03}"), IpAddr::from([10, 0, 0, octet]))
     });
-    let mut hops = Lists::empty(ROWS, 4);
-    for row in 0..ROWS {
+    let vips = (1..9).map(|last| [203, 0, 113, last].into()).chain([VIP.into(), VIP6.into()]);
+    table::table("web", 4, backends.collect(), vips.map(https).collect(), |row| {
         let draw = mix(u64::from(row));
         let (first, step) = (draw % BACKENDS, 1 + (draw >> 32) % (BACKENDS - 1));
-        let second = (first + step) % BACKENDS;
-        hops.set(row, [first, second].map(|b| u16::try_from(b).unwrap_or(0)));
-    }
-    let mut binds: Vec<_> = (1..9).map(|last| bind([203, 0, 113, last].into(), 443)).collect();
-    binds.extend([bind(VIP.into(), 443), bind(VIP6.into(), 443)]);
-    binds.sort_unstable();
-    Table {
-        name: "web".into(),
-        max_hops: 4,
-        ranking: Ranking::Hrw,
-        seed: Seed([1; 16]),
-        hash_key: SipKey::new([2; 16]),
-        hash_fields: HashFields::DEFAULT,
-        alt_hash_fields: HashFields::NONE,
-        spread_zones: false,
-        max_share: None,
-        backends: backends.collect(),
-        binds,
-        hops,
-        lineage: Lists::empty(ROWS, 3),
-    }
-}
-
-fn bind(address: IpAddr, port: u16) -> Bind {
-    Bind { prefix: Prefix::host(address), protocol: Protocol::Tcp, ports: PortRange::single(port) }
+        [first, (first + step) % BACKENDS].map(|b| u16::try_from(b).unwrap_or(0))
+    })
 }

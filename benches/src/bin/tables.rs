@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p benches --bin tables`. Times are the best of several runs that took turns.
 
+use benches::table::https;
 use common::backend::{Backend, Health, State};
-use common::bind::{Bind, PortRange, Prefix, Protocol};
 use common::flow::HashFields;
 use common::hash::SipKey;
 use common::table::{Ranking, Seed, Table};
@@ -58,11 +58,7 @@ fn spec(ranking: Ranking, weights: impl Iterator<Item = f64>) -> TableSpec {
         alt_hash_fields: HashFields::NONE,
         spread_zones: false,
         max_share: None,
-        binds: vec![Bind {
-            prefix: Prefix::host([203, 0, 113, 10].into()),
-            protocol: Protocol::Tcp,
-            ports: PortRange::single(443),
-        }],
+        binds: vec![https([203, 0, 113, 10].into())],
         backends: (0..).zip(weights).map(backend).collect(),
     }
 }

@@ -14,11 +14,11 @@ use anyhow::{Context, Result, bail};
 use aya::maps::ProgramArray;
 use aya::programs::{ProgramFd, TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfLoader, TestRun};
+use benches::table::https;
 use common::backend::Backend;
-use common::bind::{Bind, PortRange, Prefix, Protocol};
-use common::flow::HashFields;
-use common::hash::{SipKey, mix};
-use common::table::{ForwardingTable, Lists, Ranking, Seed, Table};
+use common::bind::Bind;
+use common::hash::mix;
+use common::table::{ForwardingTable, Table};
 use dataplane::pipeline::{Echo, Pipeline, Route, Underlay};
 use dataplane::redirect::config::RedirectConfig;
 use dataplane::sys::thread::cpu_time;
@@ -215,36 +215,18 @@ fn route() -> Route {
     Route::Via { source: Mac([2, 0, 0, 0, 0, 1]), destination: Mac([2, 0, 0, 0, 0, 2]) }
 }
 
-/// 65,536 rows of two hops each among a hundred backends; of all binds those whose turn it is.
+/// Two hops a row among a hundred backends; of all binds those whose turn it is.
 fn table(number: usize, tables: usize, binds: usize) -> Table {
-    let rows = 65_536;
     let octet = |value: usize| u8::try_from(value & 255).unwrap_or(0);
     let backends = (0..100)
         .map(|b| Backend::new(format!("backend-{b:03}"), IpAddr::from([10, 1, octet(number), octet(b + 1)])));
-    let mut hops = Lists::empty(rows, 2);
-    for row in 0..rows {
+    let binds = (0..binds).filter(|n| n % tables == number).flat_map(binds_of).collect();
+    benches::table::table(&format!("table-{number:03}"), 2, backends.collect(), binds, |row| {
         let word = mix(u64::from(row));
         let first = u16::try_from(word % 100).unwrap_or(0);
         let second = u16::try_from((word >> 32) % 99).unwrap_or(0);
-        hops.set(row, [first, if second >= first { second + 1 } else { second }]);
-    }
-    let mut binds: Vec<_> = (0..binds).filter(|n| n % tables == number).flat_map(binds_of).collect();
-    binds.sort_unstable();
-    Table {
-        name: format!("table-{number:03}"),
-        max_hops: 2,
-        ranking: Ranking::Hrw,
-        seed: Seed([1; 16]),
-        hash_key: SipKey::new([3; 16]),
-        hash_fields: HashFields::DEFAULT,
-        alt_hash_fields: HashFields::NONE,
-        spread_zones: false,
-        max_share: None,
-        backends: backends.collect(),
-        binds,
-        hops,
-        lineage: Lists::empty(rows, 1),
-    }
+        [first, if second >= first { second + 1 } else { second }]
+    })
 }
 
 /// The VIP of that number, over both families.
@@ -252,11 +234,7 @@ fn binds_of(number: usize) -> [Bind; 2] {
     let number = u32::try_from(number).unwrap_or(0);
     let v4 = u32::from_be_bytes([203, 0, 0, 1]) + number;
     let v6 = 0x2001_0db8_0000_0000_0000_0000_0000_0001 + u128::from(number);
-    [IpAddr::from(v4.to_be_bytes()), IpAddr::from(v6.to_be_bytes())].map(|address| Bind {
-        prefix: Prefix::host(address),
-        protocol: Protocol::Tcp,
-        ports: PortRange::single(443),
-    })
+    [IpAddr::from(v4.to_be_bytes()), IpAddr::from(v6.to_be_bytes())].map(https)
 }
 
 fn kinds() -> Vec<Kind> {
