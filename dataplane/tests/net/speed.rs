@@ -97,6 +97,32 @@ fn segments(ports: impl Iterator<Item = (u16, u16)>) -> Vec<Vec<u8>> {
     ports.map(segment).collect()
 }
 
+/// Datagrams a second that a host's bare echo sends back.
+fn bare_echo(host: &Namespace, from: &Namespace, datagrams: &[Vec<u8>]) -> f64 {
+    let (count, stop, thread) = echo(host);
+    let flood = Flood::start(from, datagrams.to_vec());
+    let rate = rate(|| count.load(Ordering::Relaxed));
+    drop(flood);
+    stop.store(true, Ordering::Relaxed);
+    thread.join().unwrap();
+    rate
+}
+
+/// Datagrams a second that a host's redirector keeps or passes on.
+fn redirected(host: &Namespace, from: &Namespace, datagrams: &[Vec<u8>]) -> f64 {
+    let redirector = host.run(|| Redirector::start(config(""))).unwrap();
+    let flood = Flood::start(from, datagrams.to_vec());
+    let rate = rate(|| {
+        let report = redirector.report();
+        report.kept.values().sum::<u64>() + report.forwarded()
+    });
+    drop(flood);
+    let (report, result) = redirector.stop();
+    result.unwrap();
+    assert_eq!(report.refused.values().sum::<u64>(), 0, "{report}");
+    rate
+}
+
 #[test]
 #[ignore = "a measurement"]
 fn speed_against_a_bare_echo() {
@@ -119,26 +145,8 @@ fn speed_against_a_bare_echo() {
     let unknown = segments((0..FLOWS).map(|flow| (50_000 + flow, 80)));
     println!("packets/s, 64 octets of payload in TCP in GUE, {FLOWS} flows, one thread each side");
     for round in 1..=3 {
-        let (count, stop, thread) = echo(&network.backends[0]);
-        let flood = Flood::start(from, known.clone());
-        let bare = rate(|| count.load(Ordering::Relaxed));
-        drop(flood);
-        stop.store(true, Ordering::Relaxed);
-        thread.join().unwrap();
-        let mut rates = Vec::new();
-        for datagrams in [&known, &unknown] {
-            let config = config("");
-            let redirector = network.backends[0].run(move || Redirector::start(config)).unwrap();
-            let flood = Flood::start(from, datagrams.clone());
-            rates.push(rate(|| {
-                let report = redirector.report();
-                report.kept.values().sum::<u64>() + report.forwarded()
-            }));
-            drop(flood);
-            let (report, result) = redirector.stop();
-            result.unwrap();
-            assert_eq!(report.refused.values().sum::<u64>(), 0, "{report}");
-        }
+        let bare = bare_echo(&network.backends[0], from, &known);
+        let rates = [&known, &unknown].map(|datagrams| redirected(&network.backends[0], from, datagrams));
         println!(
             "round {round}: bare echo {bare:.0}; kept {:.0} ({:.2}); passed on {:.0} ({:.2})",
             rates[0],

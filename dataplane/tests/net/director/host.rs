@@ -116,14 +116,7 @@ impl Host {
         let (mut ring, mut sender) = (self.listen(), self.sender());
         let (done, sent) = (AtomicBool::new(false), AtomicU32::new(0));
         let all = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    let first = sent.load(Ordering::Relaxed);
-                    sender.send(&(first..first + 32).map(syn).collect::<Vec<_>>());
-                    sent.store(first + 32, Ordering::Relaxed);
-                    std::thread::sleep(load.pause);
-                }
-            });
+            scope.spawn(|| sender.pour(load.pause, &sent, &done));
             let receiver = scope.spawn(|| {
                 let mut all = Vec::new();
                 while !done.load(Ordering::Relaxed) {
@@ -203,6 +196,16 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
+    /// One flow after the other, until that is `done`.
+    fn pour(&mut self, pause: Duration, sent: &AtomicU32, done: &AtomicBool) {
+        while !done.load(Ordering::Relaxed) {
+            let first = sent.load(Ordering::Relaxed);
+            self.send(&(first..first + 32).map(syn).collect::<Vec<_>>());
+            sent.store(first + 32, Ordering::Relaxed);
+            std::thread::sleep(pause);
+        }
+    }
+
     pub(crate) fn send(&mut self, frames: &[Vec<u8>]) {
         for some in frames.chunks(BATCH) {
             for frame in some {

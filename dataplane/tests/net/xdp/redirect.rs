@@ -131,7 +131,7 @@ fn counts(scene: &Scene) -> RedirectCounts {
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 
-fn keeps_and_leaves(vip: IpAddr) {
+fn keeps_leaves_and_passes_on(vip: IpAddr) {
     let mut scene = scene(vip);
     let (here, there) = (scene.client.local_addr().unwrap(), scene.client.peer_addr().unwrap());
     let stranger = SocketAddr::new(here.ip(), here.port() ^ 1);
@@ -150,21 +150,31 @@ fn keeps_and_leaves(vip: IpAddr) {
     assert_eq!((after.kept, after.kept_later), ([1, 1, 0, 1, 1, 0], [0, 1, 0, 0, 0, 0]));
     assert_eq!(after.second_hop_from.into_iter().collect::<Vec<_>>(), [(NEXT.into(), 1)]);
     assert!(after.last_second_hop_ns > 0);
+    leaves(&scene, &unknown);
+    passes_on(&mut scene, &unknown);
+    scene.server.flush().unwrap();
+}
+
+/// What user space has to decide about a packet whose connection is not here.
+fn leaves(scene: &Scene, unknown: &[u8]) {
+    let left = |frame: Vec<u8>| assert_eq!(run(scene, &frame), (PASS, frame));
     // Behind a repetition of this host another one may know the connection: user space goes on to that.
-    let frame = gue(DIRECTOR, 0, &[OWN, NEXT], &unknown);
-    assert_eq!(run(&scene, &frame), (PASS, frame.clone()));
+    left(gue(DIRECTOR, 0, &[OWN, NEXT], unknown));
     // Nobody has said yet how the next hop is reached.
-    let frame = gue(DIRECTOR, 0, &[NEXT, DIRECTOR], &unknown);
-    assert_eq!(run(&scene, &frame), (PASS, frame.clone()));
+    left(gue(DIRECTOR, 0, &[NEXT, DIRECTOR], unknown));
     // A hop that is none of `backends` is refused, by user space, even if it is this host.
-    let refused = gue(DIRECTOR, 0, &[OWN_ELSEWHERE], &unknown);
-    assert_eq!(run(&scene, &refused), (PASS, refused.clone()));
-    assert_eq!(counts(&scene).left["unresolved"], 3);
+    left(gue(DIRECTOR, 0, &[OWN_ELSEWHERE], unknown));
+    assert_eq!(counts(scene).left["unresolved"], 3);
+}
+
+/// Over the interface that it came by and over another, for as long as the way to the next hop is known.
+fn passes_on(scene: &mut Scene, unknown: &[u8]) {
+    let frame = gue(DIRECTOR, 0, &[NEXT, DIRECTOR], unknown);
     for (ifindex, action) in [(INGRESS, TX), (INGRESS + 1, REDIRECT)] {
         let way =
             Neighbour { destination: [6; 6], source: [7; 6], source_address: [10, 0, 1, 77].into(), ifindex };
         scene.program.set_neighbour(NEXT.into(), Some(&way)).unwrap();
-        let mut expected = gue([10, 0, 1, 77], 1, &[NEXT, DIRECTOR], &unknown);
+        let mut expected = gue([10, 0, 1, 77], 1, &[NEXT, DIRECTOR], unknown);
         expected[..6].fill(6);
         expected[6..12].fill(7);
         expected[15] = 2;
@@ -172,23 +182,22 @@ fn keeps_and_leaves(vip: IpAddr) {
         expected[24..26].fill(0);
         let sum = checksum(&expected[14..34]);
         expected[24..26].copy_from_slice(&sum.to_be_bytes());
-        assert_eq!(run(&scene, &frame), (action, expected));
+        assert_eq!(run(scene, &frame), (action, expected));
     }
-    let after = counts(&scene);
+    let after = counts(scene);
     assert_eq!((after.forwarded, after.forwarded_to[&Ipv4Addr::from(NEXT)]), (2, 2));
     scene.program.set_neighbour(NEXT.into(), None).unwrap();
-    assert_eq!(run(&scene, &frame).0, PASS);
-    scene.server.flush().unwrap();
+    assert_eq!(run(scene, &frame).0, PASS);
 }
 
 #[test]
 fn what_the_kernel_knows_is_unwrapped_and_the_rest_passed_on() {
-    with_bpf(|| keeps_and_leaves(VIP.into()));
+    with_bpf(|| keeps_leaves_and_passes_on(VIP.into()));
 }
 
 #[test]
 fn ipv6_inside_too() {
-    with_bpf(|| keeps_and_leaves("2001:db8::10".parse().unwrap()));
+    with_bpf(|| keeps_leaves_and_passes_on("2001:db8::10".parse().unwrap()));
 }
 
 /// Where the network marked the outer header, the packet inside must learn of it (RFC 6040): not by the program.
@@ -236,6 +245,28 @@ fn mark(packet: &mut [u8], ecn: u8) {
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
+/// Octets of a good frame, what makes it a bad one, and the reason that is counted.
+const CHANGES: [(usize, u8, &str); 18] = [
+    (0, 3, "outer"),        // another host's link address
+    (12, 0x81, "not_ours"), // a tag
+    (14, 0x46, "not_ours"), // options
+    (17, 9, "outer"),       // length
+    (20, 0x20, "outer"),    // a fragment
+    (23, 6, "not_ours"),    // TCP
+    (25, 0, "outer"),       // checksum
+    (29, 9, "outer"),       // a stranger, whose checksum is wrong too
+    (33, 9, "not_ours"),    // another destination
+    (37, 1, "not_ours"),    // another port
+    (39, 1, "outer"),       // UDP length
+    (41, 1, "outer"),       // UDP checksum
+    (42, 0x42, "gue"),      // version
+    (43, 17, "gue"),        // protocol
+    (44, 0x80, "gue"),      // flags
+    (47, 2, "gue"),         // private data
+    (48, 1, "sender"),      // a director that passes on
+    (49, 4, "gue"),         // hops
+];
+
 /// Whatever is wrong or not plain is left as it came: each change alone, then every cut.
 #[test]
 fn all_else_is_left_as_it_came() {
@@ -244,27 +275,7 @@ fn all_else_is_left_as_it_came() {
         let (here, there) = (scene.client.local_addr().unwrap(), scene.client.peer_addr().unwrap());
         let good = gue(DIRECTOR, 0, &[NEXT], &inner(here, there, SYN));
         assert_eq!(run(&scene, &good).1.len(), good.len() - 40);
-        let changes: [(usize, u8, &str); 18] = [
-            (0, 3, "outer"),        // another host's link address
-            (12, 0x81, "not_ours"), // a tag
-            (14, 0x46, "not_ours"), // options
-            (17, 9, "outer"),       // length
-            (20, 0x20, "outer"),    // a fragment
-            (23, 6, "not_ours"),    // TCP
-            (25, 0, "outer"),       // checksum
-            (29, 9, "outer"),       // a stranger, whose checksum is wrong too
-            (33, 9, "not_ours"),    // another destination
-            (37, 1, "not_ours"),    // another port
-            (39, 1, "outer"),       // UDP length
-            (41, 1, "outer"),       // UDP checksum
-            (42, 0x42, "gue"),      // version
-            (43, 17, "gue"),        // protocol
-            (44, 0x80, "gue"),      // flags
-            (47, 2, "gue"),         // private data
-            (48, 1, "sender"),      // a director that passes on
-            (49, 4, "gue"),         // hops
-        ];
-        for (at, octet, reason) in changes {
+        for (at, octet, reason) in CHANGES {
             let mut bad = good.clone();
             bad[at] = octet;
             let before = counts(&scene).left[reason];
