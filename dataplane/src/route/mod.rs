@@ -121,15 +121,18 @@ impl Resolver {
         }
     }
 
-    /// Whose IPv4 packets no reverse path filter refuses that come in by an interface, since the way back leads out of
-    /// it: a stranger's where the default route does, else those of somebody beside the interface's own address.
+    /// Somebody whose IPv4 packets are taken that come in by an interface for some address of this host, so that no
+    /// reverse path filter is in the way: a stranger, or else who might live beside that address.
     fn heard(&mut self, ifindex: u32) -> io::Result<Option<IpAddr>> {
-        let own = Interface::indexed(ifindex).and_then(|interface| interface.v4());
-        let beside = |own: Ipv4Addr| (1..=3).map(move |change| Ipv4Addr::from_bits(own.to_bits() ^ change));
-        for client in iter::once(STRANGER_V4).chain(own.into_iter().flat_map(beside)) {
-            let way = self.route(client.into())?;
-            if way.is_ok_and(|way| way.kind == libc::RTN_UNICAST && way.ifindex == Some(ifindex)) {
-                return Ok(Some(client.into()));
+        let own = match Interface::indexed(ifindex).and_then(|interface| interface.v4()) {
+            Ok(own) => Some(own.into()),
+            Err(_) => self.route(STRANGER_V4.into())?.ok().and_then(|route| route.source),
+        };
+        let Some(IpAddr::V4(own)) = own else { return Ok(None) };
+        let beside = (1..=3).map(|change| Ipv4Addr::from_bits(own.to_bits() ^ change));
+        for client in iter::once(STRANGER_V4).chain(beside).map(IpAddr::from) {
+            if self.arrival(client, own.into(), ifindex)?.is_ok_and(|route| route.kind == libc::RTN_LOCAL) {
+                return Ok(Some(client));
             }
         }
         Ok(None)

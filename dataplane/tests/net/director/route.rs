@@ -161,17 +161,23 @@ fn what_a_router_leaves_to_the_director_is_told_from_what_it_does_not_know() {
         ip("addr add dev lo 203.0.113.10/32");
         ip("addr add dev lo 203.0.113.11/32");
         leave("203.0.113.10");
-        for default_route in [false, true] {
-            if default_route {
-                ip("route add default via 192.0.2.2");
+        let mut told = |filters: &[&str], what: &str| {
+            for filter in filters {
+                set("rp_filter", filter);
+                assert!(!resolver.takes(address("203.0.113.10"), near).unwrap(), "{what}, {filter}");
+                assert!(resolver.takes(address("203.0.113.11"), near).unwrap(), "{what}, {filter}");
             }
-            for strict in ["0", "1"] {
-                set("rp_filter", strict);
-                let what = format!("default route {default_route}, reverse path filter {strict}");
-                assert!(!resolver.takes(address("203.0.113.10"), near).unwrap(), "{what}");
-                assert!(resolver.takes(address("203.0.113.11"), near).unwrap(), "{what}");
-            }
-        }
+        };
+        told(&["0", "1"], "no default route");
+        ip("route add default via 192.0.2.2");
+        told(&["0", "1"], "a default route");
+        let other = Peer::new();
+        cable_to(&other, "second", "beyond");
+        ip("addr add 198.51.100.1/24 dev second");
+        ip("route replace default via 198.51.100.2");
+        told(&["0", "1"], "a default route elsewhere");
+        ip("addr flush dev near");
+        told(&["0"], "no address of its own");
     });
 }
 
