@@ -51,6 +51,10 @@ fn without_the_rules_the_kernel_takes_what_is_for_others() {
         return;
     }
     let mut world = World::new(one_host()).unwrap();
+    if world.modes().unwrap()[0] != "af-packet" {
+        println!("SKIPPED: a program takes the packets before the kernel sees them, rules or no rules");
+        return;
+    }
     world.network.director(0).shell("ip rule del pref 1; ip -6 rule del pref 1").unwrap();
     let opened = world.open(60);
     let by_backend: BTreeMap<_, _> = world.by_backend();
