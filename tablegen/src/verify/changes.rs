@@ -17,8 +17,24 @@ pub(super) struct Changes {
     pub(super) findings: Vec<Finding>,
 }
 
-/// Standard deviations that a backend's rows may lie off its share: one table in 500 million is farther off by chance.
+/// Standard deviations that the rows of a table's only backend might lie off its share: with that limit ([`limit`]) one
+/// table in 30 million at most is farther off by chance.
 const SIGMAS: f64 = 6.0;
+
+/// The limit for the farthest of so many backends: the more there are, the farther off is the farthest.
+fn limit(backends: usize) -> f64 {
+    (SIGMAS * SIGMAS + 2.0 * (backends.max(1) as f64).ln()).sqrt()
+}
+
+/// How far `owned` of `rows` lie off what is `expected`, in standard deviations of a fair draw.
+///
+/// By the root of the deviance and not by the variance: Chernoff's bound says of it that `e^(−σ²/2)` of all draws at most are as
+/// far off to that side, also where few rows are expected and the usual σ would take chance for a mistake.
+fn sigmas(owned: f64, expected: f64, rows: f64) -> f64 {
+    let part = |found: f64, expected: f64| if found > 0.0 { found * (found / expected).ln() } else { 0.0 };
+    let deviance = 2.0 * (part(owned, expected) + part(rows - owned, rows - expected));
+    deviance.max(0.0).sqrt().copysign(owned - expected)
+}
 
 /// Compares owners and hops of `new` with those of its parent, by id.
 pub(super) fn count(new: &Table, old: Option<&Table>, settled: bool) -> Changes {
@@ -152,18 +168,12 @@ pub(super) fn balance(table: &Table) -> (Option<(String, f64)>, Option<Finding>)
     }
     let rows = f64::from(table.rows());
     let off = |(at, weight): (u16, &f64)| {
-        let share = weight / sum;
-        let expected = rows * share;
-        let sigma = (expected * (1.0 - share)).sqrt();
-        let off = f64::from(owned.get(&at).copied().unwrap_or(0)) - expected;
-        // One backend alone owns all; one that may own none owns none.
-        let sigmas = if sigma > 0.0 { off / sigma } else { off };
-        (at, sigmas)
+        (at, sigmas(owned.get(&at).copied().unwrap_or(0).into(), rows * (weight / sum), rows))
     };
     let farthest = (0u16..).zip(&weights).map(off).max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()));
     let Some((at, sigmas)) = farthest.filter(|_| sum > 0.0) else { return (None, None) };
     let id = table.backend(at).map_or("?", |one| one.id.as_str());
-    let finding = (sigmas.abs() > SIGMAS).then(|| Finding {
+    let finding = (sigmas.abs() > limit(table.backends.len())).then(|| Finding {
         reason: Reason::Balance,
         table: table.name.clone(),
         rows: 0,
@@ -173,4 +183,32 @@ pub(super) fn balance(table: &Table) -> (Option<(String, f64)>, Option<Finding>)
         ),
     });
     (Some((id.to_owned(), sigmas)), finding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_rows_lie_as_far_off_as_by_the_usual_sigma() {
+        // n = 65,536, p = 1/10: σ = √(n p (1 − p)) = 76.8.
+        for (owned, usual) in [(6_553.6, 0.0), (6_784.0, 3.0), (6_323.2, -3.0)] {
+            let found = sigmas(owned, 6_553.6, 65_536.0);
+            assert!((found - usual).abs() < 0.05, "{owned}: {found}");
+        }
+    }
+
+    /// Of 65,534 backends with a row each on average, one owns 8 in every second table: `e⁻¹ / 8!` is 1 in 109,600.
+    #[test]
+    fn few_rows_are_no_mistake() {
+        let off = |owned| sigmas(owned, 1.0, 65_536.0);
+        assert!(off(8.0) < limit(65_534) && off(0.0) > -limit(1), "{} {}", off(8.0), off(0.0));
+        assert!(off(20.0) > limit(65_534), "{}", off(20.0));
+    }
+
+    #[test]
+    fn all_and_nothing_are_told_from_chance() {
+        assert_eq!([sigmas(64.0, 64.0, 64.0), sigmas(0.0, 0.0, 64.0)], [0.0, 0.0]);
+        assert!(sigmas(1.0, 0.0, 64.0) > limit(1) && sigmas(63.0, 64.0, 64.0) < -limit(1));
+    }
 }
