@@ -39,10 +39,7 @@ fn sigmas(owned: f64, expected: f64, rows: f64) -> f64 {
 /// Compares owners and hops of `new` with those of its parent, by id.
 pub(super) fn count(new: &Table, old: Option<&Table>, settled: bool) -> Changes {
     let Some(old) = old else { return Changes::default() };
-    let mut changes = Changes::default();
-    let [was, is] = [old, new].map(Roles::new);
-    let mut unnecessary = First::default();
-    let mut lost = BTreeMap::<String, First>::new();
+    let mut count = Count::new(new, old);
     for row in 0..old.rows().max(new.rows()) {
         let (old_row, new_row) = (row % old.rows(), row % new.rows());
         let [before, after] =
@@ -50,35 +47,80 @@ pub(super) fn count(new: &Table, old: Option<&Table>, settled: bool) -> Changes 
         if let (Some(from), Some(to)) = (before.first(), after.first())
             && from != to
         {
-            changes.moved += 1;
-            let reason = is.weight(from) < was.weight(from) || is.weight(to) > was.weight(to);
-            unnecessary.count(!reason, || format!("row {row} moved from {from} to {to}"));
+            count.moved(row, from, to);
         }
         let lineage = ids(old, old.lineage.get(old_row));
         for (at, id) in before.iter().enumerate() {
-            let held = at == 0 || (!settled && (lineage.contains(id) || was.passed_over(id)));
-            let safe =
-                if is.is_candidate(id) { after.contains(id) && !rehashed(old, new) } else { !was.serves(id) };
-            if held && is.is_candidate(id) | !safe {
-                changes.may_hold += 1;
-                changes.reachable += u32::from(safe);
-                lost.entry((*id).to_owned()).or_default().count(!safe, || {
-                    format!("{id} may hold connections of row {row}, whose hops are [{}]", after.join(" "))
-                });
+            if at == 0 || (!settled && (lineage.contains(id) || count.was.passed_over(id))) {
+                count.may_hold(row, id, &after);
             }
         }
     }
-    if old.max_share.or(new.max_share).is_some() {
-        changes.by_max_share = std::mem::take(&mut unnecessary.rows);
+    count.done()
+}
+
+/// Rows counted so far.
+struct Count<'t> {
+    new: &'t Table,
+    old: &'t Table,
+    was: Roles<'t>,
+    is: Roles<'t>,
+    rehashed: bool,
+    changes: Changes,
+    unnecessary: First,
+    /// By the backend that may hold connections.
+    lost: BTreeMap<&'t str, First>,
+}
+
+impl<'t> Count<'t> {
+    fn new(new: &'t Table, old: &'t Table) -> Self {
+        Self {
+            new,
+            old,
+            was: Roles::new(old),
+            is: Roles::new(new),
+            rehashed: rehashed(old, new),
+            changes: Changes::default(),
+            unnecessary: First::default(),
+            lost: BTreeMap::new(),
+        }
     }
-    changes.unnecessary = unnecessary.rows;
-    let comparable = old.seed == new.seed && old.ranking == new.ranking && old.rows() == new.rows();
-    if comparable && unnecessary.rows > 0 {
-        changes.findings.push(unnecessary.finding(Reason::Unnecessary, new));
+
+    /// A row has another owner: does any backend's change account for it?
+    fn moved(&mut self, row: u32, from: &str, to: &str) {
+        let Self { was, is, .. } = self;
+        let reason = is.weight(from) < was.weight(from) || is.weight(to) > was.weight(to);
+        self.changes.moved += 1;
+        self.unnecessary.count(!reason, || format!("row {row} moved from {from} to {to}"));
     }
-    let lost = lost.into_values().filter(|lost| lost.rows > 0);
-    changes.findings.extend(lost.map(|lost| lost.finding(Reason::AtRisk, new)));
-    changes
+
+    /// A backend may hold connections of a row: does it stand in the row's hops, or left after a drain?
+    fn may_hold(&mut self, row: u32, id: &'t str, after: &[&str]) {
+        let stays = self.is.is_candidate(id);
+        let safe = if stays { after.contains(&id) && !self.rehashed } else { !self.was.serves(id) };
+        if stays || !safe {
+            self.changes.may_hold += 1;
+            self.changes.reachable += u32::from(safe);
+            self.lost.entry(id).or_default().count(!safe, || {
+                format!("{id} may hold connections of row {row}, whose hops are [{}]", after.join(" "))
+            });
+        }
+    }
+
+    fn done(self) -> Changes {
+        let Self { new, old, mut changes, mut unnecessary, lost, .. } = self;
+        if old.max_share.or(new.max_share).is_some() {
+            changes.by_max_share = std::mem::take(&mut unnecessary.rows);
+        }
+        changes.unnecessary = unnecessary.rows;
+        let comparable = old.seed == new.seed && old.ranking == new.ranking && old.rows() == new.rows();
+        if comparable && unnecessary.rows > 0 {
+            changes.findings.push(unnecessary.finding(Reason::Unnecessary, new));
+        }
+        let lost = lost.into_values().filter(|lost| lost.rows > 0);
+        changes.findings.extend(lost.map(|lost| lost.finding(Reason::AtRisk, new)));
+        changes
+    }
 }
 
 /// Are flows looked up in other rows than before?
