@@ -72,18 +72,16 @@ pub fn bounded_owners(nodes: &[Node], keys: &[u64], max_share: f64) -> Vec<u32> 
 /// Most keys of each node.
 fn room(nodes: &[Node], keys: usize, max_share: f64) -> Vec<usize> {
     let total: f64 = nodes.iter().map(Node::weight).sum();
-    let room = |node: &Node| {
-        #[expect(clippy::cast_precision_loss, reason = "fewer keys than 2⁵³")]
-        let fair = keys as f64 * (node.weight() / total);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "positive, and saturating"
-        )]
-        let room = (fair * max_share.max(1.0)).ceil() as usize;
-        room
-    };
-    nodes.iter().map(room).collect()
+    nodes.iter().map(|node| most_keys(keys, node.weight() / total, max_share)).collect()
+}
+
+/// Most keys of a node whose fair share of `keys` is so many parts of 1: `max_share` times that, rounded up.
+pub fn most_keys(keys: usize, share: f64, max_share: f64) -> usize {
+    #[expect(clippy::cast_precision_loss, reason = "fewer keys than 2⁵³")]
+    let fair = keys as f64 * share;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and saturating")]
+    let most = (fair * max_share.max(1.0)).ceil() as usize;
+    most
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ mod set;
 mod simd;
 mod skeleton;
 
-pub use bounded::bounded_owners;
+pub use bounded::{bounded_owners, most_keys};
 pub use cache::OwnerCache;
 pub use digests::DigestSet;
 pub use placement::{Move, Placement};

@@ -13,13 +13,15 @@ pub fn eligible(backends: &[Backend]) -> Vec<bool> {
     backends.iter().map(|backend| level.is_some_and(|level| level(backend))).collect()
 }
 
+/// For each backend: the weight with which it owns rows, 0 where it may own none.
+pub(super) fn owning_weights(table: &Table) -> Vec<f64> {
+    let all = eligible(&table.backends).into_iter().zip(&table.backends);
+    all.map(|(eligible, backend)| if eligible { backend.effective_weight() } else { 0.0 }).collect()
+}
+
 /// For each backend: its part of the weight of all that may own rows.
 pub(super) fn fair_shares(table: &Table) -> Vec<f64> {
-    let weights: Vec<f64> = eligible(&table.backends)
-        .into_iter()
-        .zip(&table.backends)
-        .map(|(eligible, backend)| if eligible { backend.effective_weight() } else { 0.0 })
-        .collect();
+    let weights = owning_weights(table);
     let sum: f64 = weights.iter().sum();
     weights.into_iter().map(|weight| if sum > 0.0 { weight / sum } else { 0.0 }).collect()
 }
