@@ -123,6 +123,12 @@ impl Backend {
         self.state != State::Inactive
     }
 
+    /// Is it a candidate that gets no new connections: draining or down? It may hold connections of rows for which it is
+    /// preferred to their owner.
+    pub fn is_passed_over(&self) -> bool {
+        self.is_candidate() && !self.accepts()
+    }
+
     /// The weight that ranks it: while filling, `fill` percent of [`Backend::weight`].
     pub fn effective_weight(&self) -> f64 {
         match self.state {
@@ -148,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn only_active_and_filling_backends_that_are_up_accept() {
+    fn candidates_that_are_draining_or_down_are_passed_over_and_the_others_accept() {
         let mut backend = Backend::new("b", "10.0.0.1".parse().unwrap());
         let mut accepting = Vec::new();
         for state in State::ALL {
@@ -157,6 +163,8 @@ mod tests {
                 if backend.accepts() {
                     accepting.push((state, health));
                 }
+                let unfit = state == State::Draining || health == Health::Down;
+                assert_eq!(backend.is_passed_over(), unfit && state != State::Inactive, "{state} {health}");
             }
         }
         assert_eq!(accepting, [(State::Filling, Health::Up), (State::Active, Health::Up)]);

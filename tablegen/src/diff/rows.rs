@@ -1,7 +1,7 @@
 //! What became of each row.
 
 use super::roles::eligible;
-use common::backend::{Backend, Health, State};
+use common::backend::Backend;
 use common::table::Table;
 use std::collections::BTreeMap;
 
@@ -289,10 +289,7 @@ impl Reasons {
             loses: weights().map(|[old, new]| new.unwrap_or(0.0) < old.unwrap_or(0.0)).collect(),
             gains: weights().map(|[old, new]| new.unwrap_or(0.0) > old.unwrap_or(0.0)).collect(),
             leaving: leaving.collect(),
-            may_hold: old
-                .iter()
-                .map(|backend| backend.state == State::Draining || backend.health == Health::Down)
-                .collect(),
+            may_hold: old.iter().map(Backend::is_passed_over).collect(),
             bounded: sides.iter().filter_map(|side| side.table).any(|table| table.max_share.is_some()),
         }
     }

@@ -5,7 +5,7 @@
 
 use crate::config::TableSpec;
 use crate::generate::ranking::Ranking;
-use common::backend::{Backend, Health, State};
+use common::backend::{Backend, State};
 use common::flow::HashFields;
 use common::table::{self, glb};
 use rayon::prelude::*;
@@ -126,7 +126,7 @@ fn glb_table(spec: &TableSpec) -> glb::GlbTable {
 /// Primary and secondary by GLB's rule.
 fn pair(backends: &[Backend], [first, second]: [u16; 2]) -> [u16; 2] {
     let at = |position: u16| backends.get(usize::from(position));
-    let avoid = at(first).is_some_and(|one| one.state == State::Draining || one.health == Health::Down);
+    let avoid = at(first).is_some_and(Backend::is_passed_over);
     let active = at(second).is_some_and(|one| one.state == State::Active);
     if avoid && active { [second, first] } else { [first, second] }
 }

@@ -1,6 +1,6 @@
 //! Whose connections must have ended before a step.
 
-use common::backend::{Backend, Health, State};
+use common::backend::Backend;
 use common::table::{ForwardingTable, Table};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -39,9 +39,7 @@ fn left(old: &Table, new: &Table) -> BTreeSet<u16> {
     let place = |one: &Backend| new.backends.binary_search_by(|other| other.id.cmp(&one.id)).ok();
     let places: Vec<Option<usize>> = old.backends.iter().map(place).collect();
     let place = |at: u16| places.get(usize::from(at)).copied().flatten();
-    let passed_over = |at: u16| {
-        old.backend(at).is_some_and(|one| one.state == State::Draining || one.health == Health::Down)
-    };
+    let passed_over = |at: u16| old.backend(at).is_some_and(Backend::is_passed_over);
     let mut left = BTreeSet::new();
     for row in 0..old.rows().max(new.rows()) {
         let old_row = row & (old.rows() - 1);

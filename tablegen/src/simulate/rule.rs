@@ -2,7 +2,7 @@
 
 use super::Rule;
 use crate::generate::ranking::Ranking;
-use common::backend::{Health, State};
+use common::backend::{Backend, State};
 use common::flow::FlowKey;
 use common::table::{Lists, Table};
 
@@ -33,8 +33,7 @@ fn glb(table: &Table) -> Lists {
     let mut lists = Lists::empty(table.rows(), 2);
     for row in 0..table.rows() {
         let mut pair: Vec<u16> = ranker.rank(row).take(2).collect();
-        let unfit = pair.first().and_then(|at| table.backend(*at));
-        let unfit = unfit.is_some_and(|one| one.state == State::Draining || one.health == Health::Down);
+        let unfit = pair.first().and_then(|at| table.backend(*at)).is_some_and(Backend::is_passed_over);
         let active =
             pair.get(1).and_then(|at| table.backend(*at)).is_some_and(|one| one.state == State::Active);
         if unfit && active {
