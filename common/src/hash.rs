@@ -16,11 +16,15 @@ use std::fmt;
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
+/// The multipliers of [`mix`].
+pub(crate) const MIX_FIRST: u64 = 0xbf58_476d_1ce4_e5b9;
+pub(crate) const MIX_SECOND: u64 = 0x94d0_49bb_1331_11eb;
+
 /// The splitmix64 finaliser (Stafford's variant 13): a bijection of 64-bit words.
 #[inline]
 pub const fn mix(z: u64) -> u64 {
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let z = (z ^ (z >> 30)).wrapping_mul(MIX_FIRST);
+    let z = (z ^ (z >> 27)).wrapping_mul(MIX_SECOND);
     z ^ (z >> 31)
 }
 

@@ -8,17 +8,18 @@
 //! ```
 //!
 //! by the series of the logarithm, all of whose terms are positive; its tail from `v⁵/5` is at most that term times
-//! `1 / (1 − v) ≤ 2`. The first bound costs one multiplication and is what nodes are scanned by. The few of least
-//! bound, the *finalists*, get both of the others; among a hundred nodes the winners have `v` near 0.01, where the two
-//! differ by one part in 10⁸. Only if they overlap is the logarithm taken, and if even that does not tell two
-//! finalists apart beyond doubt, the whole ranking is made in the defined way.
+//! `1 / (1 − v) ≤ 2`. The first bound costs one multiplication and sees for most keys that a newcomer is not among the
+//! first. The few nodes that may be, the *finalists*, get both of the others; among a hundred nodes the winners have `v`
+//! near 0.01, where the two differ by one part in 10⁸. Only if they overlap is the logarithm taken, and if even that does
+//! not tell two finalists apart beyond doubt, the whole ranking is made in the defined way.
 
 use super::weighted_score;
+use crate::hash::{MIX_FIRST, MIX_SECOND};
 
 /// Relative room for rounding: that of the handful of operations below and of [`weighted_score`] is under 2⁻⁴⁹.
 const ROUNDING: f64 = 1.0 / 1_099_511_627_776.0; // 2⁻⁴⁰
-/// Relative error of a quick bound whose last 20 bits may have been replaced.
-pub(super) const PACKING: f64 = 1.0 / 1_073_741_824.0; // 2⁻³⁰
+/// Relative room for a [`quick_bound`].
+pub(super) const QUICK: f64 = 1.0 / 1_073_741_824.0; // 2⁻³⁰
 
 const TWO_POW_64: f64 = 18_446_744_073_709_551_616.0;
 
@@ -32,51 +33,29 @@ pub(super) fn inverse(weight: f64) -> f64 {
     1.0 / TWO_POW_64 / weight
 }
 
-/// The most that a quick bound may lie above the cost, by the missing last step of `mix` and the rounding of `u`.
-pub(super) fn slack(lightest: f64) -> f64 {
-    PACKING / lightest
+/// A number not above `−ln u / weight` but for 2⁻³⁰ / weight; `inverse` is 2⁻⁶⁴ / weight.
+///
+/// It is `(1 − u) / weight`, and takes the last step of [`mix`], which changes only bits below the 34th, as done; the
+/// complement comes free with a negated multiplier.
+#[inline(always)]
+pub(super) fn quick_bound(z: u64, inverse: f64) -> f64 {
+    let z = (z ^ (z >> 30)).wrapping_mul(MIX_FIRST);
+    let z = (z ^ (z >> 27)).wrapping_mul(MIX_SECOND.wrapping_neg());
+    #[expect(clippy::cast_precision_loss, reason = "a bound, given with its error")]
+    let complement = z as f64;
+    complement * inverse
 }
 
-/// A cost that no node has whose packed quick bound is at least `packed`.
-///
-/// Such a node has `v / weight` of at least that bound, so its `v` is at least `lightest` times as much: the terms of
-/// the series beyond the first raise the floor where weights are alike.
-#[inline]
-pub(super) fn floor(packed: u64, mask: u64, lightest: f64) -> f64 {
-    let quick = f64::from_bits(packed & !mask) * (1.0 - PACKING) - slack(lightest);
-    let v = quick * lightest;
-    quick * series(v) * (1.0 - ROUNDING)
+/// The most that a quick bound may lie above the cost, by the missing last step of `mix` and the rounding of `u`.
+pub(super) fn slack(lightest: f64) -> f64 {
+    QUICK / lightest
 }
 
 /// `1 + v/2 + v²/3 + v³/4`.
 #[inline(always)]
-fn series(v: f64) -> f64 {
+pub(super) fn series(v: f64) -> f64 {
     1.0 + v * (1.0 / 2.0 + v * (1.0 / 3.0 + v * (1.0 / 4.0)))
 }
-
-/// `−ln u`, with a relative error below 2⁻³², by operations that every instruction set has for vectors.
-///
-/// `u = 2ᵏ·m` with `m` around 1, and `ln m = 2·artanh s` with `s = (m − 1) / (m + 1)`, whose series is cut after `s¹¹`:
-/// `|s|` is below 0.172, so what is left out is below `s¹² / 13` of the result, 5·10⁻¹¹.
-#[inline(always)]
-pub(super) fn minus_ln(u: f64) -> f64 {
-    const ONE: u64 = 1.0f64.to_bits();
-    const SQRT_HALF: u64 = std::f64::consts::FRAC_1_SQRT_2.to_bits();
-    /// 2⁵²: with an integer below it in its low bits, a double is the sum of the two.
-    const BIG: f64 = 4_503_599_627_370_496.0;
-    let bits = u.to_bits();
-    let exponent = bits.wrapping_sub(SQRT_HALF).wrapping_add(ONE) >> 52;
-    let m = f64::from_bits(bits.wrapping_sub(exponent << 52).wrapping_add(ONE));
-    let k = f64::from_bits(exponent | BIG.to_bits()) - (BIG + 1023.0);
-    let s = (m - 1.0) / (m + 1.0);
-    let q = s * s;
-    let series =
-        1.0 + q * (1.0 / 3.0 + q * (1.0 / 5.0 + q * (1.0 / 7.0 + q * (1.0 / 9.0 + q * (1.0 / 11.0)))));
-    -(k * std::f64::consts::LN_2 + 2.0 * s * series)
-}
-
-/// Two costs whose ratio is above this are told apart, whatever [`minus_ln`] and packing took from them.
-pub(super) const TOLD_APART: f64 = 1.0 + 4.0 * PACKING;
 
 /// Bounds of a node's cost, the upper one infinite for the lower half of scores; `inverse` is 2⁻⁶⁴ / weight.
 #[inline(always)]

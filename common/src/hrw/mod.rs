@@ -63,6 +63,7 @@
 mod bound;
 mod bounded;
 mod cache;
+mod cost;
 mod digests;
 mod placement;
 mod ranker;
@@ -71,6 +72,7 @@ mod scan;
 mod set;
 mod simd;
 mod skeleton;
+mod sort_key;
 
 pub use bounded::{bounded_owners, most_keys};
 pub use cache::OwnerCache;

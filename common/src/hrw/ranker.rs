@@ -48,7 +48,7 @@ impl<'set> Ranker<'set> {
 
     /// Begins the ranking of the key whose [`hash_bytes`](crate::hash::hash_bytes) is `key_hash`.
     pub fn start(&mut self, key_hash: u64) {
-        simd::scores(self.set.isa, &self.set.seeds, key_hash, &mut self.scores);
+        simd::scores(self.set.isa, self.set.nodes.seeds(), key_hash, &mut self.scores);
         self.find_heads();
     }
 

@@ -227,7 +227,7 @@ impl Rankings {
             self.keys.get(at).zip(known.last()).and_then(|(key, last)| self.finalist(*key, *last))
         };
         if let Some(ceiling) = self.ceilings.get_mut(at) {
-            *ceiling = last.map_or(f64::INFINITY, |last| last.most * (1.0 + bound::PACKING));
+            *ceiling = last.map_or(f64::INFINITY, |last| last.most * (1.0 + bound::QUICK));
         }
     }
 

@@ -1,7 +1,8 @@
 //! The first few of a ranking, without the ranking.
 
 use super::bound::{self, Finalist};
-use super::set::{NodeSet, Scan};
+use super::cost::Costs;
+use super::set::{NodeSet, Scan, Slot, slot};
 use super::simd::{self, LANES};
 use super::{Ranker, score};
 
@@ -28,7 +29,6 @@ impl NodeSet {
         match first.len() {
             0 => {}
             1 => self.top_of_one::<2>(key_hash, first),
-            2 if self.is_small_mix() => self.top_of_one::<4>(key_hash, first),
             2 => self.top_of_one::<3>(key_hash, first),
             3 | 4 => self.top_of_one::<5>(key_hash, first),
             _ => self.rank(key_hash, first),
@@ -56,7 +56,6 @@ impl NodeSet {
             match k {
                 0 => return,
                 1 => self.top_of_lanes::<2>(keys, k, first),
-                2 if self.is_small_mix() => self.top_of_lanes::<4>(keys, k, first),
                 2 => self.top_of_lanes::<3>(keys, k, first),
                 3 | 4 => self.top_of_lanes::<5>(keys, k, first),
                 _ => keys.iter().zip(first.chunks_mut(k)).for_each(|(key, first)| self.rank(*key, first)),
@@ -69,32 +68,24 @@ impl NodeSet {
         lanes.iter_mut().zip(keys).for_each(|(lane, key)| *lane = *key);
         let firsts = keys.iter().zip(first.chunks_mut(k));
         match &self.scan {
+            Scan::Scores { mask } if self.is_narrow() => {
+                let least = simd::keys_by_top::<K>(self.isa, &self.nodes, *mask, &lanes);
+                for ((key, first), lane) in firsts.zip(0..) {
+                    self.by_tops(*key, at_lane(&least, lane), *mask, first);
+                }
+            }
             Scan::Scores { mask } => {
-                let least: [simd::Lanes; K] = simd::keys_by_score(self.isa, &self.seeds, *mask, &lanes);
-                for (lane, (key, first)) in firsts.enumerate() {
-                    let packed = least.each_ref().map(|lanes| lanes.get(lane).copied().unwrap_or_default());
-                    self.by_scores(*key, packed, *mask, first);
+                let least = simd::keys_by_score::<K>(self.isa, &self.nodes, u64::from(*mask), &lanes);
+                for ((key, first), lane) in firsts.zip(0..) {
+                    self.by_scores(*key, at_lane(&least, lane), *mask, first);
                 }
             }
-            Scan::Costs { mask, nodes } => {
-                let least: [simd::Lanes; K] = simd::keys_by_cost(self.isa, nodes, *mask, &lanes);
-                for (lane, (key, first)) in firsts.enumerate() {
-                    let packed = least.each_ref().map(|lanes| lanes.get(lane).copied().unwrap_or_default());
-                    self.by_costs(*key, packed, *mask, first);
-                }
-            }
-            Scan::Bounds { mask, nodes, lightest } => {
-                let least: [simd::Lanes; K] = simd::keys_by_bound(self.isa, nodes, *mask, &lanes);
-                let others = (self.len() > K).then_some(*lightest);
-                let settled =
-                    simd::are_settled(self.isa, nodes, *mask, others, &lanes, &least, k.min(self.len()));
-                for ((lane, settled), (key, first)) in settled.into_iter().enumerate().zip(firsts) {
-                    let packed = least.each_ref().map(|lanes| lanes.get(lane).copied().unwrap_or_default());
-                    if settled {
-                        self.write(packed.iter().take(self.len()).map(|packed| slot(*packed, *mask)), first);
-                    } else {
-                        self.by_bounds(*key, packed, first);
-                    }
+            Scan::Costs(costs) => {
+                // No node comes after the last.
+                let k = k.min(self.len() - 1);
+                let (least, apart) = simd::keys_by_cost::<K>(self.isa, costs, &self.nodes, &lanes, k);
+                for (((key, first), apart), lane) in firsts.zip(apart).zip(0..) {
+                    self.by_costs(*key, at_lane(&least, lane), apart, costs, first);
                 }
             }
             Scan::Full => firsts.for_each(|(key, first)| self.rank(*key, first)),
@@ -103,106 +94,112 @@ impl NodeSet {
 
     fn top_of_one<const K: usize>(&self, key: u64, first: &mut [u32]) {
         match &self.scan {
-            Scan::Scores { mask } => {
-                let packed = simd::nodes_by_score::<K>(self.isa, &self.seeds, *mask, key);
-                self.by_scores(key, packed, *mask, first);
+            Scan::Scores { mask } if self.is_narrow() => {
+                self.by_tops(key, simd::nodes_by_top::<K>(self.isa, &self.nodes, *mask, key), *mask, first);
             }
-            Scan::Costs { mask, nodes } => {
-                self.by_costs(key, simd::nodes_by_cost::<K>(self.isa, nodes, *mask, key), *mask, first);
-            }
-            Scan::Bounds { mask, nodes, .. } => {
-                let packed = simd::nodes_by_bound::<K>(self.isa, nodes, *mask, key);
-                self.by_bounds(key, packed, first);
+            Scan::Scores { mask } => self.top_by_scores::<K>(key, *mask, first),
+            Scan::Costs(costs) => {
+                let packed = simd::nodes_by_cost::<K>(self.isa, costs, &self.nodes, key);
+                let apart = self.are_apart(&packed, first.len(), |this, next| costs.are_apart(this, next));
+                self.by_costs(key, packed, apart, costs, first);
             }
             Scan::Full => self.rank(key, first),
         }
     }
 
-    /// It takes one more than are asked for to tell the first ones from all others; by bounds among nodes that are not
-    /// many two more, since there the bounds are wide.
-    fn is_small_mix(&self) -> bool {
-        matches!(self.scan, Scan::Bounds { .. }) && self.len() <= 64
+    fn is_narrow(&self) -> bool {
+        self.len() <= Scan::MAX_NARROW
     }
 
     #[inline]
-    fn by_scores<const K: usize>(&self, key: u64, packed: [u64; K], mask: u64, first: &mut [u32]) {
-        self.by_packed(key, packed, mask, first, |this, next| (this ^ next) & !mask != 0);
+    fn by_tops<const K: usize>(&self, key: u64, packed: [u32; K], mask: u32, first: &mut [u32]) {
+        if self.are_apart(&packed, first.len(), |this, next| (this ^ next) & !mask != 0) {
+            self.write(packed.map(|packed| slot(packed, mask)), first);
+        } else {
+            self.top_by_scores::<K>(key, mask, first);
+        }
+    }
+
+    /// By all bits of scores, but for as many as slots take.
+    fn top_by_scores<const K: usize>(&self, key: u64, mask: u32, first: &mut [u32]) {
+        let packed = simd::nodes_by_score::<K>(self.isa, &self.nodes, u64::from(mask), key);
+        self.by_scores(key, packed, mask, first);
     }
 
     #[inline]
-    fn by_costs<const K: usize>(&self, key: u64, packed: [u64; K], mask: u64, first: &mut [u32]) {
-        let told_apart = |this, next| f64::from_bits(this) * bound::TOLD_APART < f64::from_bits(next);
-        self.by_packed(key, packed, mask, first, told_apart);
-    }
-
-    /// Fills `first` from the `K` least packed, one more than are asked for, if each is told apart from the next.
-    #[inline(always)]
-    fn by_packed<const K: usize>(
-        &self,
-        key: u64,
-        packed: [u64; K],
-        mask: u64,
-        first: &mut [u32],
-        told_apart: impl Fn(u64, u64) -> bool,
-    ) {
-        let known = packed.get(..self.len().min(K)).unwrap_or(&packed);
-        let pairs = known.iter().zip(known.iter().skip(1));
-        if pairs.take(first.len()).all(|(this, next)| told_apart(*this, *next)) {
-            self.write(known.iter().map(|packed| slot(*packed, mask)), first);
+    fn by_scores<const K: usize>(&self, key: u64, packed: [u64; K], mask: u32, first: &mut [u32]) {
+        if self.are_apart(&packed, first.len(), |this, next| (this ^ next) & !u64::from(mask) != 0) {
+            #[expect(clippy::cast_possible_truncation, reason = "the slot is in the lower bits")]
+            self.write(packed.map(|packed| slot(packed as u32, mask)), first);
         } else {
             self.rank(key, first);
         }
     }
 
-    /// Fills `first` from the `K` nodes of least quick bound.
     #[inline]
-    fn by_bounds<const K: usize>(&self, key: u64, packed: [u64; K], first: &mut [u32]) {
-        let Scan::Bounds { mask, nodes, lightest } = &self.scan else { return };
-        let everyone = self.len() <= K;
-        let last = packed.last().copied().unwrap_or_default();
-        let floor = if everyone { f64::INFINITY } else { bound::floor(last, *mask, *lightest) };
-        let mut finalists = packed.map(|packed| finalist(nodes, key, slot(packed, *mask)));
-        let Some(finalists) = finalists.get_mut(..K.min(self.len())) else { return };
-        if bound::decide(finalists, first.len(), floor, |slot| self.weight(slot)) {
-            self.write(finalists.iter().map(|finalist| finalist.slot), first);
-        } else if everyone || !self.by_contenders(key, finalists, first) {
+    fn by_costs<const K: usize>(
+        &self,
+        key: u64,
+        packed: [u32; K],
+        apart: bool,
+        costs: &Costs,
+        first: &mut [u32],
+    ) {
+        if apart {
+            self.write(packed.map(|packed| slot(packed, costs.mask)), first);
+        } else {
+            self.by_contenders(key, &packed, costs, first);
+        }
+    }
+
+    /// Is each of the first `k` of the least packed told apart from the next, of which there is one more?
+    #[inline(always)]
+    fn are_apart<W: Copy, const K: usize>(
+        &self,
+        packed: &[W; K],
+        k: usize,
+        are_apart: impl Fn(W, W) -> bool,
+    ) -> bool {
+        let known = packed.get(..self.len().min(K)).unwrap_or(packed);
+        known.iter().zip(known.iter().skip(1)).take(k).all(|(this, next)| are_apart(*this, *next))
+    }
+
+    /// By bounds or logarithms of all that may cost as little as the last of those asked for.
+    #[cold]
+    fn by_contenders(&self, key: u64, packed: &[u32], costs: &Costs, first: &mut [u32]) {
+        if first.len() > self.len() {
+            return self.rank(key, first);
+        }
+        let most = packed.iter().take(first.len()).map(|packed| costs.most(*packed)).fold(0.0, f32::max);
+        let mut slots = [0; CONTENDERS];
+        let count = simd::slots_within(self.isa, costs, &self.nodes, key, most, &mut slots);
+        let mut contenders = [Finalist::default(); CONTENDERS];
+        let Some(contenders) = contenders.get_mut(..count) else { return self.rank(key, first) };
+        contenders.iter_mut().zip(slots).for_each(|(cell, slot)| *cell = self.finalist(key, slot as usize));
+        if bound::decide(contenders, first.len(), f64::INFINITY, |slot| self.weight(slot)) {
+            self.write(contenders.iter().map(|contender| contender.slot), first);
+        } else {
             self.rank(key, first);
         }
     }
 
-    /// Decides among all whose quick bound is below what the last of enough finalists may cost.
-    #[cold]
-    fn by_contenders(&self, key: u64, finalists: &mut [Finalist], first: &mut [u32]) -> bool {
-        let Scan::Bounds { nodes, lightest, .. } = &self.scan else { return false };
-        finalists.sort_by(|a, b| a.most.total_cmp(&b.most));
-        let Some(enough) = finalists.get(first.len() - 1).map(|last| last.most) else { return false };
-        let ceiling = (enough + bound::slack(*lightest)) * (1.0 + bound::PACKING);
-        let mut contenders = [Finalist::default(); CONTENDERS];
-        let mut count = 0;
-        for (slot, (seed, inverse)) in nodes.iter().enumerate() {
-            if simd::quick_bound(key ^ seed, *inverse) > ceiling {
-                continue;
-            }
-            let Some(cell) = contenders.get_mut(count) else { return false };
-            *cell = finalist(nodes, key, slot);
-            count += 1;
-        }
-        let Some(contenders) = contenders.get_mut(..count) else { return false };
-        let decided = bound::decide(contenders, first.len(), f64::INFINITY, |slot| self.weight(slot));
-        if decided {
-            self.write(contenders.iter().map(|contender| contender.slot), first);
-        }
-        decided
+    fn finalist(&self, key: u64, slot: usize) -> Finalist {
+        let seed = self.nodes.seed(slot);
+        Finalist::new(slot, score(key, seed), bound::inverse(self.weight(slot)))
     }
 
     fn weight(&self, slot: usize) -> f64 {
         self.slots.get(slot).map_or(1.0, |slot| slot.weight)
     }
 
+    /// Fills `first` from the slots of the first nodes, of which there are at least as many as nodes.
     #[inline]
-    fn write(&self, slots: impl Iterator<Item = usize>, first: &mut [u32]) {
-        let mut nodes = slots.map(|slot| self.slots.get(slot).map_or(Self::NONE, |slot| slot.position()));
-        first.iter_mut().for_each(|cell| *cell = nodes.next().unwrap_or(Self::NONE));
+    fn write(&self, slots: impl IntoIterator<Item = usize>, first: &mut [u32]) {
+        let mut nodes = slots.into_iter().take(self.len());
+        for cell in first {
+            let slot = nodes.next().and_then(|slot| self.slots.get(slot));
+            *cell = slot.map_or(Self::NONE, Slot::position);
+        }
     }
 
     /// The definition, for what the shorter ways leave open.
@@ -217,14 +214,8 @@ impl NodeSet {
 }
 
 #[inline]
-fn finalist(nodes: &[(u64, f64)], key: u64, slot: usize) -> Finalist {
-    let (seed, inverse) = nodes.get(slot).copied().unwrap_or_default();
-    Finalist::new(slot, score(key, seed), inverse)
-}
-
-#[inline]
-fn slot(packed: u64, mask: u64) -> usize {
-    usize::try_from(packed & mask).unwrap_or(usize::MAX)
+fn at_lane<W: Copy + Default, const K: usize>(lanes: &[[W; LANES]; K], lane: usize) -> [W; K] {
+    lanes.each_ref().map(|lanes| lanes.get(lane).copied().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -287,12 +278,30 @@ mod tests {
     }
 
     #[test]
+    fn many_nodes() {
+        for n in [255, 256, 300, Scan::MAX_NARROW, Scan::MAX_NARROW + 1] {
+            assert_all_ways_agree(&nodes(&vec![2.0; n]), &keys(40));
+            let distinct: Vec<f64> = (1..).map(f64::from).take(n).collect();
+            assert_all_ways_agree(&nodes(&distinct), &keys(40));
+        }
+    }
+
+    #[test]
     fn weights_near_and_far() {
         let sample = |weights: &[f64]| assert_all_ways_agree(&nodes(weights), &keys(100));
         sample(&[1.0, 1.0 + f64::EPSILON, 1.0 - f64::EPSILON, 1.0, 2.0, 2.0 + 4.0 * f64::EPSILON]);
         sample(&[1e-9, 1.0, 1e9, 1e9, 1e-9, 1.0, 1.0, 1.0, 1.0]);
         sample(&[f64::MIN_POSITIVE, 1.0, f64::MAX, 1.0, f64::MIN_POSITIVE / 4.0]);
-        sample(&[1000.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
+        for far in [1e3, 1e6, 1_048_576.0, 1_048_577.0, 1e12] {
+            for n in [9, 100] {
+                let mut weights = vec![1.0; n];
+                weights[n / 2] = far;
+                sample(&weights);
+                weights.fill(far);
+                weights[n / 2] = 1.0;
+                sample(&weights);
+            }
+        }
         let primes: Vec<f64> = (2..300u32).filter(|n| (2..*n).all(|d| n % d != 0)).map(f64::from).collect();
         sample(&primes);
     }
@@ -303,11 +312,12 @@ mod tests {
         let key = 0x0123_4567_89ab_cdef;
         for centre in [0, 1, 1 << 40, u64::MAX >> 1, u64::MAX - 4] {
             for weights in [[1.0; 9], [1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 1.5, 1.5, 1.5]] {
-                for spread in [0u64, 1, 2] {
+                // The last two differ in what 64 bits hold beside a slot, and in what 32 do.
+                for spread in [0u64, 1, 2, 1 << 24, 1 << 40] {
                     let mut close = nodes(&weights);
                     for (step, node) in (0u64..).zip(&mut close) {
                         node.seed = seed_for(key, centre.saturating_add(step * 5 % 3 * spread));
-                        assert!(score(key, node.seed).abs_diff(centre) <= 4);
+                        assert!(score(key, node.seed).abs_diff(centre) <= 4 * spread.max(1));
                     }
                     assert_all_ways_agree(&close, &[key, !key]);
                     assert_all_ways_agree(&among_many(close, key), &[key, !key]);
@@ -316,10 +326,11 @@ mod tests {
         }
     }
 
-    /// The same nodes and forty that lose, so that they are scanned as many are.
+    /// The same nodes and forty that lose, which are all but as heavy as the heaviest, so that they are scanned as many are.
     fn among_many(mut close: Vec<Node>, key: u64) -> Vec<Node> {
+        let heaviest = close.iter().map(Node::weight).fold(0.0, f64::max);
         for i in 0..40 {
-            let mut loser = Node::weighted(format!("loser-{i}"), 0.25).unwrap();
+            let mut loser = Node::weighted(format!("loser-{i}"), heaviest * 0.9).unwrap();
             loser.seed = seed_for(key, 1000 + i);
             close.push(loser);
         }
@@ -343,34 +354,23 @@ mod tests {
         assert_all_ways_agree(&among_many(close, key), &[key]);
     }
 
-    /// Against the platform's logarithm, which is right to a unit or two in the last place.
+    /// Two nodes whose costs differ by one part in 2ⁿ, in either direction, among few and among many.
     #[test]
-    fn the_short_logarithm_is_as_near_as_it_says() {
-        let ends =
-            [0, 1, 2, u64::MAX, u64::MAX - (1 << 11), u64::MAX - (1 << 30), 1 << 63, (1 << 63) - (1 << 11)];
-        let around_root = [-1i64, 0, 1].map(|step| 0xb504_f333_f9de_6484u64.wrapping_add_signed(step << 11));
-        for score in ends.into_iter().chain(around_root).chain(keys(1_000_000)) {
-            let u = super::super::unit(score);
-            let (short, exact) = (bound::minus_ln(u), -u.ln());
-            assert!((short / exact - 1.0).abs() < bound::PACKING / 4.0, "{score:x}: {short} {exact}");
-        }
-    }
-
-    #[test]
-    fn quick_bounds_are_bounds() {
-        let extremes = [0, 1, u64::MAX, u64::MAX - 1, 1 << 33, !(1 << 33)];
-        for score in extremes.into_iter().chain(keys(10_000)) {
-            for weight in [1e-3, 1.0, 7.0, 1e9] {
-                let quick = simd::quick_bound(seed_for(0, score), bound::inverse(weight));
-                let cost = 1.0 / super::super::weighted_score(score, weight);
-                assert!(quick * (1.0 - f64::EPSILON) <= cost + bound::slack(weight), "{score:x} {weight}");
-                let (least, most) = bound::bounds(score, bound::inverse(weight));
-                assert!(least <= cost && cost <= most, "{score:x} {weight} {least} {most}");
-                assert!(most.is_infinite() || most - least <= cost * 0.05);
-                let floor = bound::floor(quick.to_bits(), 0xf_ffff, weight);
-                assert!(floor <= cost, "{score:x} {weight} {floor} {cost}");
-                let worth = most.is_infinite() || floor >= cost * 0.9 - bound::slack(weight) * 2.0;
-                assert!(worth, "{score:x} {weight} {floor} {cost}");
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 < u < 1")]
+    fn costs_that_differ_by_little() {
+        let key = 12_345;
+        let score_of = |u: f64| (u * 18_446_744_073_709_551_616.0) as u64;
+        for (weight, u) in
+            [0.999_999, 0.99, 0.9, 0.75, 0.5, 0.1, 1e-3].into_iter().flat_map(|u| [(3.0, u), (0.7, u)])
+        {
+            for part in 8..40 {
+                for ratio in [1.0 + 2f64.powi(-part), 1.0 - 2f64.powi(-part)] {
+                    let mut close = nodes(&[1.0, weight]);
+                    close[0].seed = seed_for(key, score_of(u));
+                    close[1].seed = seed_for(key, score_of((u.ln() * weight * ratio).exp()));
+                    assert_all_ways_agree(&close, &[key]);
+                    assert_all_ways_agree(&among_many(close, key), &[key]);
+                }
             }
         }
     }

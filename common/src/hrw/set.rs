@@ -1,21 +1,67 @@
 //! Nodes laid out for scanning.
 
-use super::simd::Isa;
-use super::{Node, bound};
+use super::Node;
+use super::cost::Costs;
+use super::simd::{Isa, NODE_LANES};
 use std::ops::Range;
 
 /// Nodes laid out for scanning: in classes of equal weight, within a class by descending id.
 ///
 /// That order makes ties resolve themselves: of equal scores the first one met has the greater id.
 ///
-/// Memory: 40 octets a node, and 16 more where weights differ.
+/// Memory: 36 octets a node.
 #[derive(Clone, Debug)]
 pub struct NodeSet {
-    pub(super) seeds: Vec<u64>,
+    pub(super) nodes: Nodes,
     pub(super) slots: Vec<Slot>,
     pub(super) classes: Vec<Class>,
     pub(super) scan: Scan,
     pub(super) isa: Isa,
+}
+
+/// What scans read of the nodes, slot by slot, and beyond them so much that vectors are full.
+#[derive(Clone, Debug)]
+pub(super) struct Nodes {
+    seeds: Vec<u64>,
+    /// 1 / weight, in the unit of [`Costs`]; any number where weights do not differ.
+    inverses: Vec<f32>,
+    count: usize,
+}
+
+impl Nodes {
+    fn new(mut seeds: Vec<u64>, mut inverses: Vec<f32>) -> Self {
+        let count = seeds.len();
+        let padded = count.next_multiple_of(NODE_LANES);
+        seeds.resize(padded, 0);
+        inverses.resize(padded, 0.0);
+        Self { seeds, inverses, count }
+    }
+
+    /// How many there are.
+    #[inline]
+    pub(super) const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Seeds, and inverses of weights.
+    #[inline]
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, f32)> {
+        self.seeds().iter().copied().zip(self.inverses.iter().copied())
+    }
+
+    /// The same in groups, the last of which goes beyond the nodes.
+    #[inline]
+    pub(super) fn groups(&self) -> impl Iterator<Item = (&[u64; NODE_LANES], &[f32; NODE_LANES])> {
+        self.seeds.as_chunks().0.iter().zip(self.inverses.as_chunks().0)
+    }
+
+    pub(super) fn seeds(&self) -> &[u64] {
+        self.seeds.get(..self.count).unwrap_or_default()
+    }
+
+    pub(super) fn seed(&self, slot: usize) -> u64 {
+        self.seeds.get(slot).copied().unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,15 +90,18 @@ pub(super) struct Class {
 /// How the first few of a ranking are found without ranking all.
 #[derive(Clone, Debug)]
 pub(super) enum Scan {
-    /// One weight: by raw score.
-    Scores { mask: u64 },
-    /// Few, of several: by costs to a relative error that is small beside what packing takes; each slot's seed and the
-    /// inverse of its weight.
-    Costs { mask: u64, nodes: Vec<(u64, f64)> },
-    /// Several: by bounds of the weighted scores, of which this is each slot's seed and 2⁻⁶⁴ / weight.
-    Bounds { mask: u64, nodes: Vec<(u64, f64)>, lightest: f64 },
-    /// Nodes too many to pack, or weights too far apart for bounds to tell anything.
+    /// One weight: by raw score, up to [`Scan::MAX_NARROW`] nodes by its upper bits.
+    Scores { mask: u32 },
+    /// Several.
+    Costs(Costs),
+    /// Nodes too many to pack, or weights too far apart.
     Full,
+}
+
+/// The slot of a packed number.
+#[inline]
+pub(super) fn slot(packed: u32, mask: u32) -> usize {
+    (packed & mask) as usize
 }
 
 impl NodeSet {
@@ -69,8 +118,9 @@ impl NodeSet {
         entries.sort_by(|(_, a), (_, b)| a.weight.total_cmp(&b.weight).then(b.id_rank.cmp(&a.id_rank)));
         let (seeds, slots): (Vec<u64>, Vec<Slot>) = entries.into_iter().unzip();
         let classes = classes(&slots);
-        let scan = Scan::new(&seeds, &slots, &classes);
-        Self { seeds, slots, classes, scan, isa: Isa::detect() }
+        let (scan, inverses) = Scan::new(&slots, &classes);
+        let nodes = Nodes::new(seeds, inverses);
+        Self { nodes, slots, classes, scan, isa: Isa::detect() }
     }
 
     /// The same set scanned by other instructions than the widest: for tests and measurements. The results are equal.
@@ -82,22 +132,20 @@ impl NodeSet {
 
     /// Octets that look-ups read.
     pub fn octets(&self) -> usize {
-        let bounds = match &self.scan {
-            Scan::Bounds { nodes, .. } | Scan::Costs { nodes, .. } => size_of_val(nodes.as_slice()),
-            Scan::Scores { .. } | Scan::Full => 0,
-        };
-        let classes = size_of_val(self.classes.as_slice());
-        size_of_val(self.seeds.as_slice()) + size_of_val(self.slots.as_slice()) + classes + bounds
+        let Nodes { seeds, inverses, .. } = &self.nodes;
+        let lists = [size_of_val(seeds.as_slice()), size_of_val(inverses.as_slice())];
+        let tables = [size_of_val(self.slots.as_slice()), size_of_val(self.classes.as_slice())];
+        lists.into_iter().chain(tables).sum()
     }
 
     /// Number of nodes.
     pub fn len(&self) -> usize {
-        self.seeds.len()
+        self.slots.len()
     }
 
     /// Are there none?
     pub fn is_empty(&self) -> bool {
-        self.seeds.is_empty()
+        self.slots.is_empty()
     }
 }
 
@@ -113,27 +161,21 @@ fn classes(slots: &[Slot]) -> Vec<Class> {
 }
 
 impl Scan {
-    /// Most slots that are packed: 20 bits leave 32 of a double's mantissa.
+    /// Most slots that are packed: 44 bits of a score are left.
     const MAX_PACKED: usize = 1 << 20;
-    /// Up to so many nodes a cost for each is faster than bounds, which are the wider the fewer there are.
-    const FEW: usize = 16;
+    /// Most slots that are packed in 32 bits, where 19 are left to tell scores apart.
+    pub(super) const MAX_NARROW: usize = 1 << 12;
 
-    fn new(seeds: &[u64], slots: &[Slot], classes: &[Class]) -> Self {
-        if seeds.len() > Self::MAX_PACKED {
-            return Self::Full;
-        }
-        let mask = seeds.len().next_power_of_two() as u64 - 1;
-        match classes {
-            [] | [_] => Self::Scores { mask },
-            [lightest, .., heaviest] if !bound::covers(lightest.weight, heaviest.weight) => Self::Full,
-            [_, ..] if seeds.len() <= Self::FEW => {
-                let nodes = seeds.iter().zip(slots).map(|(seed, slot)| (*seed, 1.0 / slot.weight));
-                Self::Costs { mask, nodes: nodes.collect() }
+    /// With the inverses of weights.
+    fn new(slots: &[Slot], classes: &[Class]) -> (Self, Vec<f32>) {
+        let mask = u32::try_from(slots.len().next_power_of_two() - 1);
+        match (mask, classes) {
+            (Ok(mask), [] | [_]) if slots.len() <= Self::MAX_PACKED => (Self::Scores { mask }, Vec::new()),
+            (Ok(mask), [lightest, .., heaviest]) if slots.len() <= Self::MAX_PACKED => {
+                let costs = Costs::new(mask, slots, lightest.weight, heaviest.weight);
+                costs.map_or((Self::Full, Vec::new()), |(costs, inverses)| (Self::Costs(costs), inverses))
             }
-            [lightest, ..] => {
-                let nodes = seeds.iter().zip(slots).map(|(seed, slot)| (*seed, bound::inverse(slot.weight)));
-                Self::Bounds { mask, nodes: nodes.collect(), lightest: lightest.weight }
-            }
+            _ => (Self::Full, Vec::new()),
         }
     }
 }

@@ -4,10 +4,10 @@
 //! for the machine's baseline, for AVX2 and for AVX-512, so all give the same bits: integer arithmetic wraps alike
 //! everywhere, and floating-point operations are correctly rounded and never contracted.
 //!
-//! The loops find the least of *packed* numbers: a sort key whose low bits were replaced by the node's slot. The least
-//! few then tell their slots without a second pass and without moving indices alongside, which keeps the reduction
-//! down to one minimum and one maximum a rank. What packing takes from a sort key is for the caller to look at again,
-//! who sees it where two of the least are equal above the mask.
+//! The loops find the least of *packed* numbers: a [sort key](SortKey) whose low bits were replaced by the node's slot.
+//! The least few then tell their slots without a second pass and without moving indices alongside, which keeps the
+//! reduction down to one minimum and one maximum a rank. What packing takes from a sort key is for the caller to look at
+//! again, who sees it where two of the least are equal above the mask.
 //!
 //! This is the one file of the crate with `unsafe`: calling a function that was compiled for an instruction set is
 //! sound only on a processor that has it. [`Isa`] is the proof: its values come from detection alone.
@@ -19,15 +19,16 @@
     reason = "indices run below the constant lengths of arrays; iterators in their place are not vectorised"
 )]
 
-use super::bound;
+use super::bound::quick_bound;
+use super::cost::{Costs, Logarithm, MinusLn, Polynomial, TwoTerms};
+use super::set::Nodes;
+use super::sort_key::{Cost, Score, SortKey, Top, Word};
 use crate::hash::{SipKey, SipState, mix};
 
 /// Keys that are ranked together: four AVX-512 registers of 64-bit words.
 pub(super) const LANES: usize = 32;
-/// Nodes that are worked on between loading the least so far and storing them.
-const GROUP: usize = 4;
 /// Lanes when nodes, not keys, stand side by side.
-const NODE_LANES: usize = 8;
+pub(super) const NODE_LANES: usize = 16;
 
 /// Cells or keys whose hits are gathered in one word.
 const BLOCK: usize = 64;
@@ -127,52 +128,33 @@ macro_rules! for_every_isa {
 
 for_every_isa! {
 /// For each key the `K` least packed complements of scores, least first: the highest scores.
-fn keys_by_score<const K: usize>(seeds: &[u64], mask: u64, keys: &Lanes) -> [Lanes; K] {
-    least_by_key(seeds, |lane, seed, slot| pack(!mix(keys[lane] ^ seed), mask, slot))
+fn keys_by_score<const K: usize>(nodes: &Nodes, mask: u64, keys: &Lanes) -> [Lanes; K] {
+    least_by_key(&Score { mask }, nodes, keys)
 }
 }
 
 for_every_isa! {
-/// For each key the `K` least packed [`quick_bound`]s, least first.
-fn keys_by_bound<const K: usize>(nodes: &[(u64, f64)], mask: u64, keys: &Lanes) -> [Lanes; K] {
-    least_by_key(nodes, |lane, (seed, inverse), slot| {
-        pack(quick_bound(keys[lane] ^ seed, *inverse).to_bits(), mask, slot)
-    })
+/// For each key the `K` least packed complements of the upper bits of scores, least first.
+fn keys_by_top<const K: usize>(nodes: &Nodes, mask: u32, keys: &Lanes) -> [[u32; LANES]; K] {
+    least_by_key(&Top { mask }, nodes, keys)
 }
 }
 
 for_every_isa! {
-/// For each key the `K` least packed costs, least first; `nodes` are seeds and inverse weights.
-fn keys_by_cost<const K: usize>(nodes: &[(u64, f64)], mask: u64, keys: &Lanes) -> [Lanes; K] {
-    least_by_key(nodes, |lane, (seed, inverse), slot| pack(cost(keys[lane] ^ seed, *inverse).to_bits(), mask, slot))
-}
-}
-
-for_every_isa! {
-/// For each key: is it beyond doubt, by bounds alone, that the first `k` of `packed` are the first of all, in this
-/// order? `lightest` is the least weight; none if `packed` holds all nodes.
-fn are_settled<const K: usize>(nodes: &[(u64, f64)], mask: u64, lightest: Option<f64>, keys: &Lanes, packed: &[Lanes; K], k: usize) -> [bool; LANES] {
-    let mut settled = [true; LANES];
-    // The least that any node costs which comes later in `packed`, or not at all.
-    let mut later = [f64::INFINITY; LANES];
-    if let Some(lightest) = lightest {
+/// For each key the `K` least packed costs, least first, and whether each of the first `k` is told apart from the next.
+fn keys_by_cost<const K: usize>(costs: &Costs, nodes: &Nodes, keys: &Lanes, k: usize) -> ([[u32; LANES]; K], [bool; LANES]) {
+    let mask = costs.mask;
+    let least: [[u32; LANES]; K] = match costs.logarithm {
+        Logarithm::Polynomial => least_by_key(&Cost::<Polynomial>::new(mask), nodes, keys),
+        Logarithm::TwoTerms => least_by_key(&Cost::<TwoTerms>::new(mask), nodes, keys),
+    };
+    let mut apart = [true; LANES];
+    for (this, next) in least.iter().zip(least.iter().skip(1)).take(k) {
         for lane in 0..LANES {
-            later[lane] = bound::floor(packed[K - 1][lane], mask, lightest);
+            apart[lane] &= costs.are_apart(this[lane], next[lane]);
         }
     }
-    for rank in (0..K).rev() {
-        let (mut seeds, mut inverse) = ([0; LANES], [0.0; LANES]);
-        for lane in 0..LANES {
-            let slot = usize::try_from(packed[rank][lane] & mask).unwrap_or(usize::MAX);
-            (seeds[lane], inverse[lane]) = nodes.get(slot).copied().unwrap_or((0, f64::INFINITY));
-        }
-        for lane in 0..LANES {
-            let (least, most) = bound::bounds(mix(keys[lane] ^ seeds[lane]), inverse[lane]);
-            settled[lane] &= (rank >= k) | (most < later[lane]);
-            later[lane] = later[lane].min(least);
-        }
-    }
-    settled
+    (least, apart)
 }
 }
 
@@ -207,7 +189,7 @@ fn states_by_digest<const K: usize, const W: usize>(tails: &[[u64; W]], mask: u6
             digests[lane] = state.finish();
         }
         for lane in 0..LANES {
-            let mut next = pack(digests[lane].swap_bytes(), mask, slot);
+            let mut next = digests[lane].swap_bytes().pack(mask, slot);
             for rank in 0..K {
                 (least[rank][lane], next) = (least[rank][lane].min(next), least[rank][lane].max(next));
             }
@@ -219,22 +201,48 @@ fn states_by_digest<const K: usize, const W: usize>(tails: &[[u64; W]], mask: u6
 
 for_every_isa! {
 /// For one key the `K` least packed complements of scores, least first.
-fn nodes_by_score<const K: usize>(seeds: &[u64], mask: u64, key: u64) -> [u64; K] {
-    least_by_node(seeds, |seed, slot| pack(!mix(key ^ seed), mask, slot))
+fn nodes_by_score<const K: usize>(nodes: &Nodes, mask: u64, key: u64) -> [u64; K] {
+    least_by_node(&Score { mask }, nodes, key)
 }
 }
 
 for_every_isa! {
-/// For one key the `K` least packed [`quick_bound`]s, least first.
-fn nodes_by_bound<const K: usize>(nodes: &[(u64, f64)], mask: u64, key: u64) -> [u64; K] {
-    least_by_node(nodes, |(seed, inverse), slot| pack(quick_bound(key ^ seed, *inverse).to_bits(), mask, slot))
+/// For one key the `K` least packed complements of the upper bits of scores, least first.
+fn nodes_by_top<const K: usize>(nodes: &Nodes, mask: u32, key: u64) -> [u32; K] {
+    least_by_node(&Top { mask }, nodes, key)
 }
 }
 
 for_every_isa! {
 /// For one key the `K` least packed costs, least first.
-fn nodes_by_cost<const K: usize>(nodes: &[(u64, f64)], mask: u64, key: u64) -> [u64; K] {
-    least_by_node(nodes, |(seed, inverse), slot| pack(cost(key ^ seed, *inverse).to_bits(), mask, slot))
+fn nodes_by_cost<const K: usize>(costs: &Costs, nodes: &Nodes, key: u64) -> [u32; K] {
+    let mask = costs.mask;
+    match costs.logarithm {
+        Logarithm::Polynomial => least_by_node(&Cost::<Polynomial>::new(mask), nodes, key),
+        Logarithm::TwoTerms => least_by_node(&Cost::<TwoTerms>::new(mask), nodes, key),
+    }
+}
+}
+
+for_every_isa! {
+/// The slots whose cost for one key is not above `most`, in `found` as far as it reaches, and how many they are.
+fn slots_within<>(costs: &Costs, nodes: &Nodes, key: u64, most: f32, found: &mut [u32]) -> usize {
+    let mut count = 0;
+    for ((seeds, inverses), start) in nodes.groups().zip((0u32..).step_by(NODE_LANES)) {
+        let mut hits = match costs.logarithm {
+            Logarithm::Polynomial => hits_within::<Polynomial>(seeds, inverses, key, most),
+            Logarithm::TwoTerms => hits_within::<TwoTerms>(seeds, inverses, key, most),
+        };
+        while hits != 0 {
+            let slot = start + hits.trailing_zeros();
+            hits &= hits - 1;
+            if (slot as usize) < nodes.len() {
+                found.get_mut(count).into_iter().for_each(|cell| *cell = slot);
+                count += 1;
+            }
+        }
+    }
+    count
 }
 }
 
@@ -287,34 +295,34 @@ fn push_hits(found: &mut Vec<u32>, start: u32, mut hits: u64) {
     }
 }
 
-/// `sort_key` with `slot` in the bits of `mask`.
+/// A bit for each of a group of nodes whose cost is not above `most`.
 #[inline(always)]
-fn pack(sort_key: u64, mask: u64, slot: u64) -> u64 {
-    (sort_key & !mask) | slot
+fn hits_within<L: MinusLn>(
+    seeds: &[u64; NODE_LANES],
+    inverses: &[f32; NODE_LANES],
+    key: u64,
+    most: f32,
+) -> u32 {
+    let mut hits = 0;
+    for lane in 0..NODE_LANES {
+        let cost = L::minus_ln(L::bits(key ^ seeds[lane])) * inverses[lane];
+        hits |= u32::from(cost <= most) << lane;
+    }
+    hits
 }
 
-/// The `K` least for each key, of all nodes. `packed` is given a lane, a node, and its slot.
+/// The `K` least for each key, of all nodes, least first.
 #[inline(always)]
-fn least_by_key<N, const K: usize>(nodes: &[N], packed: impl Fn(usize, &N, u64) -> u64) -> [Lanes; K] {
-    let mut least = [[u64::MAX; LANES]; K];
-    let (groups, rest) = nodes.as_chunks::<GROUP>();
-    let mut slot = 0;
-    for group in groups {
+fn least_by_key<S: SortKey, const K: usize>(sort: &S, nodes: &Nodes, keys: &Lanes) -> [[S::Word; LANES]; K] {
+    let mut least = [[S::Word::MAX; LANES]; K];
+    for ((seed, inverse), slot) in nodes.iter().zip(0u64..) {
+        let mut bits = [S::Word::MAX; LANES];
         for lane in 0..LANES {
-            let mut here: [u64; K] = std::array::from_fn(|rank| least[rank][lane]);
-            for (node, at) in group.iter().zip(slot..) {
-                insert(&mut here, packed(lane, node, at));
-            }
-            for rank in 0..K {
-                least[rank][lane] = here[rank];
-            }
+            bits[lane] = S::bits(keys[lane] ^ seed);
         }
-        slot += GROUP as u64;
-    }
-    for (node, at) in rest.iter().zip(slot..) {
         for lane in 0..LANES {
-            let mut here: [u64; K] = std::array::from_fn(|rank| least[rank][lane]);
-            insert(&mut here, packed(lane, node, at));
+            let mut here: [S::Word; K] = std::array::from_fn(|rank| least[rank][lane]);
+            insert(&mut here, sort.packed(bits[lane], inverse, slot));
             for rank in 0..K {
                 least[rank][lane] = here[rank];
             }
@@ -323,50 +331,51 @@ fn least_by_key<N, const K: usize>(nodes: &[N], packed: impl Fn(usize, &N, u64) 
     least
 }
 
-/// The `K` least for one key: a list for each lane of nodes, then the least of all lists.
+/// The `K` least for one key, of all nodes, least first: a list for each lane of nodes, then the least of all lists.
 #[inline(always)]
-fn least_by_node<N, const K: usize>(nodes: &[N], packed: impl Fn(&N, u64) -> u64) -> [u64; K] {
-    let mut lists = [[u64::MAX; NODE_LANES]; K];
-    let (groups, rest) = nodes.as_chunks::<NODE_LANES>();
-    for (group, first) in groups.iter().zip((0u64..).step_by(NODE_LANES)) {
+fn least_by_node<S: SortKey, const K: usize>(sort: &S, nodes: &Nodes, key: u64) -> [S::Word; K] {
+    let mut lists = [[S::Word::MAX; NODE_LANES]; K];
+    let count = nodes.len() as u64;
+    for ((seeds, inverses), first) in nodes.groups().zip((0u64..).step_by(NODE_LANES)) {
+        let mut bits = [S::Word::MAX; NODE_LANES];
         for lane in 0..NODE_LANES {
-            let mut here: [u64; K] = std::array::from_fn(|rank| lists[rank][lane]);
-            insert(&mut here, packed(&group[lane], first + lane as u64));
+            bits[lane] = S::bits(key ^ seeds[lane]);
+        }
+        for lane in 0..NODE_LANES {
+            let slot = first + lane as u64;
+            let packed = sort.packed(bits[lane], inverses[lane], slot);
+            let mut here: [S::Word; K] = std::array::from_fn(|rank| lists[rank][lane]);
+            insert(&mut here, if slot < count { packed } else { S::Word::MAX });
             for rank in 0..K {
                 lists[rank][lane] = here[rank];
             }
         }
     }
-    let mut least = [u64::MAX; K];
-    lists.as_flattened().iter().for_each(|next| insert(&mut least, *next));
-    let first = (nodes.len() - rest.len()) as u64;
-    rest.iter().zip(first..).for_each(|(node, slot)| insert(&mut least, packed(node, slot)));
-    least
+    fold::<_, 8, K>(&mut lists);
+    fold::<_, 4, K>(&mut lists);
+    fold::<_, 2, K>(&mut lists);
+    fold::<_, 1, K>(&mut lists);
+    lists.map(|list| list[0])
+}
+
+/// The lists of twice as many lanes in those of the first `WIDTH`.
+#[inline(always)]
+fn fold<W: Word, const WIDTH: usize, const K: usize>(lists: &mut [[W; NODE_LANES]; K]) {
+    for lane in 0..WIDTH {
+        let mut here: [W; K] = std::array::from_fn(|rank| lists[rank][lane]);
+        for rank in 0..K {
+            insert(&mut here, lists[rank][lane + WIDTH]);
+        }
+        for rank in 0..K {
+            lists[rank][lane] = here[rank];
+        }
+    }
 }
 
 /// Puts a number where it belongs among the `K` least.
 #[inline(always)]
-fn insert<const K: usize>(least: &mut [u64; K], mut next: u64) {
+fn insert<W: Word, const K: usize>(least: &mut [W; K], mut next: W) {
     for held in least {
         (*held, next) = ((*held).min(next), (*held).max(next));
     }
-}
-
-/// `−ln u / weight` but for a relative error below 2⁻³¹; `inverse` is 1 / weight.
-#[inline(always)]
-fn cost(z: u64, inverse: f64) -> f64 {
-    bound::minus_ln(super::unit(mix(z))) * inverse
-}
-
-/// A number not above `−ln u / weight` but for 2⁻³⁰ / weight; `inverse` is 2⁻⁶⁴ / weight.
-///
-/// It is `(1 − u) / weight`, and takes the last step of [`mix`], which changes only bits below the 34th, as done; the
-/// complement comes free with a negated multiplier.
-#[inline(always)]
-pub(super) fn quick_bound(z: u64, inverse: f64) -> f64 {
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb_u64.wrapping_neg());
-    #[expect(clippy::cast_precision_loss, reason = "a bound, given with its error")]
-    let complement = z as f64;
-    complement * inverse
 }
