@@ -36,8 +36,8 @@ pub struct Incremental<'a> {
 struct Live {
     spec: TableSpec,
     table: Table,
-    /// None with GLB's ranking or a bound of shares, which a change of one backend changes for all: such tables are
-    /// built anew.
+    /// None with GLB's ranking or a bound of shares ([`is_ranked`]), which a change of one backend changes for all: such
+    /// tables are built anew.
     ranked: Option<Ranked>,
     /// Rows whose last list took more than the kept beginning of their ranking: each change may concern them.
     deep: Vec<u32>,
@@ -78,7 +78,7 @@ impl<'a> Incremental<'a> {
         let mut specs: Vec<&TableSpec> = specs.iter().collect();
         specs.sort_by(|a, b| a.name.cmp(&b.name));
         let kept = |spec: &TableSpec| {
-            let parent = history.parent()?;
+            let parent = history.parent().filter(|_| is_ranked(spec))?;
             Ranked::resumed(parent.table(&spec.name)?, cache?.cells(parent, &spec.name)?, spec)
         };
         Self { history, tables: specs.into_iter().map(|spec| Live::new(spec, history, kept(spec))).collect() }
@@ -126,6 +126,11 @@ impl<'a> Incremental<'a> {
     }
 }
 
+/// Do the beginnings of its rankings say all that a change of one backend asks for?
+fn is_ranked(spec: &TableSpec) -> bool {
+    spec.ranking == table::Ranking::Hrw && spec.max_share.is_none()
+}
+
 /// Can one become the other by changes of backends alone? Binds are of no concern to rows.
 fn is_same_but_backends(a: &TableSpec, b: &TableSpec) -> bool {
     let rows = |spec: &TableSpec| {
@@ -138,8 +143,7 @@ fn is_same_but_backends(a: &TableSpec, b: &TableSpec) -> bool {
 impl Live {
     fn new(spec: &TableSpec, history: History<'_>, kept: Option<Ranked>) -> Self {
         let table = empty(spec);
-        let ranked = (spec.ranking == table::Ranking::Hrw && spec.max_share.is_none())
-            .then(|| kept.unwrap_or_else(|| Ranked::new(spec, &table.backends)));
+        let ranked = is_ranked(spec).then(|| kept.unwrap_or_else(|| Ranked::new(spec, &table.backends)));
         let owned = Owned::of(history, spec);
         let mut live = Self { spec: spec.clone(), table, ranked, deep: Vec::new(), owned };
         live.fill(Concerned::All, history);
@@ -214,7 +218,7 @@ impl Task<'_> {
 
 impl Ranked {
     fn new(spec: &TableSpec, backends: &[Backend]) -> Self {
-        let nodes = nodes(backends);
+        let nodes = ranking::nodes(backends);
         let set = NodeSet::new(&nodes);
         let keys = ranking::keys(spec);
         let mut cells = vec![NodeSet::NONE; keys.len() * DEPTH];
@@ -227,7 +231,7 @@ impl Ranked {
     /// Goes on from the parent's beginnings; none if they are of no use or too much has changed.
     fn resumed(parent: &Table, cells: &[u16], spec: &TableSpec) -> Option<Self> {
         let same = parent.ranking == spec.ranking && parent.seed == spec.seed && parent.rows() == spec.rows;
-        let nodes = nodes(&parent.backends);
+        let nodes = ranking::nodes(&parent.backends);
         let next = empty_without_rows(spec).backends;
         let few = changes(&parent.backends, &next).count() * usize::from(MANY) <= nodes.len();
         if !(same && few && cells.len() == spec.rows as usize * DEPTH) {
@@ -319,10 +323,6 @@ impl Owned {
         }
         Self::Rows(parent.backends.iter().map(|backend| backend.id.clone()).zip(rows).collect())
     }
-}
-
-fn nodes(backends: &[Backend]) -> Vec<Node> {
-    ranking::candidates(backends).map(|(_, backend)| ranking::node(backend)).collect()
 }
 
 /// The configured part of a table.

@@ -155,15 +155,15 @@ impl Task<'_> {
             && let Some(pair) = ranker.pair(row)
             && former.iter().all(|one| *one == pair[0])
         {
-            rest(hops, &pair);
-            rest(lineage, &[]);
+            write_slice(hops, &pair);
+            write_slice(lineage, &[]);
             return false;
         }
         let owner = self.owners.and_then(|owners| owners.get(row as usize).copied().flatten());
         let list = self.rule.list(former, owner, ranker.rank(row), scratch);
         let primary = list.first().copied();
-        fill(hops, list.iter().copied());
-        fill(lineage, former.iter().copied().filter(|one| Some(*one) != primary));
+        write_slice(hops, list);
+        write_all(lineage, former.iter().copied().filter(|one| Some(*one) != primary));
         ranker.was_deep()
     }
 }
@@ -176,17 +176,17 @@ struct Worker<'a> {
     former: Vec<u16>,
 }
 
-/// Writes a list whose length is known.
+/// Writes a list of known length, which fits, and marks the cells beyond it as unused.
 #[inline]
-fn rest(cells: &mut [u16], list: &[u16]) {
+fn write_slice(cells: &mut [u16], list: &[u16]) {
     if let Some((used, unused)) = cells.split_at_mut_checked(list.len()) {
         used.copy_from_slice(list);
         unused.fill(UNUSED);
     }
 }
 
-/// Writes a list and marks the cells beyond it as unused.
-fn fill(cells: &mut [u16], list: impl Iterator<Item = u16>) {
+/// Writes as much of a list as fits, and marks the cells beyond it as unused.
+fn write_all(cells: &mut [u16], list: impl Iterator<Item = u16>) {
     let mut list = list.fuse();
     cells.iter_mut().for_each(|cell| *cell = list.next().unwrap_or(UNUSED));
 }

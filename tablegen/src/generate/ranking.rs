@@ -62,10 +62,7 @@ impl<'k> Ranking<'k> {
     }
 
     fn nodes(&self) -> &NodeSet {
-        self.nodes.get_or_init(|| {
-            let nodes: Vec<Node> = candidates(self.backends).map(|(_, backend)| node(backend)).collect();
-            NodeSet::new(&nodes)
-        })
+        self.nodes.get_or_init(|| NodeSet::new(&nodes(self.backends)))
     }
 
     /// The first few nodes of a row, and the positions of all nodes. `prepared` has `depth` cells a row from `start` on.
@@ -113,6 +110,11 @@ pub(super) fn keys(spec: &TableSpec) -> Vec<u64> {
 pub(super) fn node(backend: &Backend) -> Node {
     let node = Node::weighted(backend.id.as_str(), backend.effective_weight());
     node.unwrap_or_else(|_| Node::new(backend.id.as_str()))
+}
+
+/// Those that are ranked, in the order of [`candidates`].
+pub(super) fn nodes(backends: &[Backend]) -> Vec<Node> {
+    candidates(backends).map(|(_, backend)| node(backend)).collect()
 }
 
 /// Ranks one row after another.
