@@ -1,5 +1,6 @@
 //! A built table in a few lines: how long its hop lists are, and how evenly it shares its rows.
 
+use crate::report::number::{counted, either};
 use common::backend::Backend;
 use common::table::{ForwardingTable, Table};
 use serde::Serialize;
@@ -100,8 +101,8 @@ impl TableSummary {
 fn shares(table: &Table) -> Vec<Share> {
     let owned = table.rows_owned();
     let nobody = !table.backends.iter().any(Backend::accepts);
-    let counted = |backend: &Backend, rows: u32| if nobody { rows > 0 } else { backend.accepts() };
-    let sharing: Vec<_> = table.backends.iter().zip(owned).filter(|(b, rows)| counted(b, *rows)).collect();
+    let shares = |backend: &Backend, rows: u32| if nobody { rows > 0 } else { backend.accepts() };
+    let sharing: Vec<_> = table.backends.iter().zip(owned).filter(|(b, rows)| shares(b, *rows)).collect();
     let total: f64 = sharing.iter().map(|(backend, _)| backend.effective_weight()).sum();
     let share = |(backend, rows): &(&Backend, u32)| {
         let fair = f64::from(table.rows()) * backend.effective_weight() / total;
@@ -133,7 +134,7 @@ impl fmt::Display for TableSummary {
         }
         writeln!(f)?;
         if *rows_with_lineage > 0 {
-            let remember = if *rows_with_lineage == 1 { "remembers" } else { "remember" };
+            let remember = either(*rows_with_lineage, "remembers", "remember");
             let rows = counted(*rows_with_lineage, "row");
             writeln!(f, "  lineage   {rows} {remember} a former owner")?;
         }
@@ -145,12 +146,6 @@ impl fmt::Display for TableSummary {
         }
         Ok(())
     }
-}
-
-/// `1 row`, `2 rows`, `0 rows`.
-fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
-    let plural = if count == N::from(1) { "" } else { "s" };
-    format!("{count} {noun}{plural}")
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `tablegen check`.
 
 use crate::config::{Config, TableSpec};
+use crate::report::number::counted;
 use common::backend::{Health, State};
 use serde::Serialize;
 use std::fmt;
@@ -69,13 +70,15 @@ impl fmt::Display for TableCheck {
         const SHOWN: usize = 8;
         let Self { name, rows, max_hops, ranking, down, accepting, backends, .. } = self;
         let fields = self.hash_fields.join(", ");
-        writeln!(f, "{name}: {rows} rows, up to {max_hops} hops, ranking {ranking}, hash_fields {fields}")?;
+        let rows = counted(*rows, "row");
+        writeln!(f, "{name}: {rows}, up to {max_hops} hops, ranking {ranking}, hash_fields {fields}")?;
         self.binds.iter().take(SHOWN).try_for_each(|bind| writeln!(f, "  {bind}"))?;
         if let Some(more) = self.binds.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-            writeln!(f, "  and {more} binds more")?;
+            writeln!(f, "  and {} more", counted(more, "bind"))?;
         }
         let states = self.states.iter().filter(|(_, count)| *count > 0);
         let states: Vec<String> = states.map(|(state, count)| format!("{count} {state}")).collect();
-        writeln!(f, "  {backends} backends: {}; {down} down; {accepting} accepting", states.join(", "))
+        let backends = counted(*backends, "backend");
+        writeln!(f, "  {backends}: {}; {down} down; {accepting} accepting", states.join(", "))
     }
 }

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::edit::{Layout, relocate, rewrite};
 use crate::plan::{Joining, Step, Wait, plan};
-use crate::report::number::{grouped, percent};
+use crate::report::number::{counted, either, percent};
 use crate::report::some_of;
 use crate::{progress, store};
 use anyhow::{Context as _, ensure};
@@ -69,8 +69,7 @@ impl Args {
     fn text(&self, steps: &[Step]) -> String {
         let mut text = match steps.len() {
             0 => "nothing to do: the table in service is the target\n".to_owned(),
-            1 => "1 safe step\n".to_owned(),
-            count => format!("{count} safe steps\n"),
+            count => format!("{}\n", counted(count, "safe step")),
         };
         let mut before = None;
         for (step, number) in steps.iter().zip(1..) {
@@ -84,11 +83,14 @@ impl Args {
             let shown = 8.min(step.changes.len());
             step.changes.iter().take(shown).for_each(|change| text += &format!("     {change}\n"));
             if shown < step.changes.len() {
-                text += &format!("     and {} changes more\n", step.changes.len() - shown);
+                text += &format!("     and {} more\n", counted(step.changes.len() - shown, "change"));
             }
+            let get = either(step.diff.moved(), "gets", "get");
             let moved = percent(step.diff.moved() as f64, step.diff.total() as f64);
-            text +=
-                &format!("     {} rows ({moved}) get another owner, 0 at risk", grouped(step.diff.moved()));
+            text += &format!(
+                "     {} ({moved}) {get} another owner, 0 at risk",
+                counted(step.diff.moved(), "row")
+            );
             text += &worst(step).map_or_else(
                 || "\n".to_owned(),
                 |(id, load)| format!("; fullest {id}, {load:.3} × its fair share\n"),

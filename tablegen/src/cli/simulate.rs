@@ -2,7 +2,7 @@
 
 use crate::explain::{Transport, is_capture};
 use crate::report::columns::{Align, Columns};
-use crate::report::number::{grouped, percent};
+use crate::report::number::{self, grouped, percent};
 use crate::simulate::{
     Fleet, Flow, Lives, Outcome, Rule, Synthetic, counted, from_capture, from_csv, picture,
 };
@@ -146,8 +146,11 @@ fn text(outcomes: &[Outcome], fleet: Fleet) -> String {
             Rule::Tables => "by the tables",
             Rule::Glb => "by GLB Director's rule of two hops",
         };
-        text +=
-            &format!("{rule}: {} connections opened, {} refused\n", grouped(outcome.opened), outcome.refused);
+        text += &format!(
+            "{rule}: {} opened, {} refused\n",
+            number::counted(outcome.opened, "connection"),
+            grouped(outcome.refused)
+        );
         let mut columns = Columns::new(2, &[Align::Right; 6]);
         let skewed = ["met the old table again", "opened ahead, then broken"];
         let skewed = if fleet.skew > 0.0 { &skewed[..] } else { &[] };

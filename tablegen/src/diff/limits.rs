@@ -1,6 +1,7 @@
 //! Limits that a change must keep, and the verdict on it.
 
 use super::{Diff, TableDiff};
+use crate::report::number::{counted, either};
 use std::fmt;
 use std::str::FromStr;
 
@@ -40,7 +41,7 @@ impl FromStr for Amount {
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rows(rows) => write!(f, "{rows} rows"),
+            Self::Rows(rows) => f.write_str(&counted(*rows, "row")),
             Self::Percent(percent) => write!(f, "{percent} %"),
         }
     }
@@ -88,17 +89,23 @@ impl Limits {
     fn of_table(&self, table: &TableDiff) -> Vec<Excess> {
         let rows = &table.rows;
         let amounts = [
-            ("--max-moved", self.max_moved, rows.moved, "change owner"),
-            ("--max-at-risk", self.max_at_risk, rows.at_risk, "are at risk"),
-            ("--max-unnecessary", self.max_unnecessary, rows.unnecessary, "change owner for no reason"),
+            ("--max-moved", self.max_moved, rows.moved, ["changes owner", "change owner"]),
+            ("--max-at-risk", self.max_at_risk, rows.at_risk, ["is at risk", "are at risk"]),
+            (
+                "--max-unnecessary",
+                self.max_unnecessary,
+                rows.unnecessary,
+                ["changes owner for no reason", "change owner for no reason"],
+            ),
         ];
         let excess = |limit, text| Excess { table: table.name.clone(), limit, text };
         let mut all: Vec<Excess> = amounts
             .into_iter()
-            .filter_map(|(limit, most, found, what)| {
+            .filter_map(|(limit, most, found, [one, many])| {
                 let most = most.filter(|most| !most.allows(found, rows.total))?;
+                let what = either(found, one, many);
                 let share = f64::from(found) * 100.0 / f64::from(rows.total.max(1));
-                Some(excess(limit, format!("{found} rows ({share:.2} %) {what}, {most} may")))
+                Some(excess(limit, format!("{} ({share:.2} %) {what}, {most} may", counted(found, "row"))))
             })
             .collect();
         let fullest = table.shape[1].fullest;
@@ -147,8 +154,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Safe => f.write_str("safe"),
-            Self::AtRisk(1) => f.write_str("1 row at risk"),
-            Self::AtRisk(rows) => write!(f, "{rows} rows at risk"),
+            Self::AtRisk(rows) => write!(f, "{} at risk", counted(*rows, "row")),
             Self::OverLimit => f.write_str("over limit"),
         }
     }

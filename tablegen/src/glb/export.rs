@@ -5,6 +5,7 @@
 
 use crate::config::TableSpec;
 use crate::generate::ranking::Ranking;
+use crate::report::number::counted;
 use common::backend::{Backend, State};
 use common::flow::HashFields;
 use common::table::{self, glb};
@@ -60,7 +61,7 @@ fn fault(spec: &TableSpec) -> Option<String> {
         return Some(format!("{} rows, only {} are possible", spec.rows, glb::ROWS));
     }
     if candidates < 2 {
-        return Some(format!("{candidates} backends that are not inactive, at least 2 are needed"));
+        return Some(format!("{} not inactive, at least 2 are needed", counted(candidates, "backend")));
     }
     if spec.spread_zones {
         return Some("spread_zones, which its hop rule does not know".to_owned());

@@ -13,6 +13,17 @@ pub fn grouped(number: impl Into<u64>) -> String {
     text
 }
 
+/// A count and what is counted: `1 row`, `65,536 rows`.
+pub fn counted(count: impl TryInto<u64>, noun: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
+    format!("{} {noun}{}", grouped(count), either(count, "", "s"))
+}
+
+/// The first word for one, the second for any other number.
+pub fn either<'w>(count: impl TryInto<u64>, one: &'w str, more: &'w str) -> &'w str {
+    if matches!(count.try_into(), Ok(1)) { one } else { more }
+}
+
 /// A change with its sign: `+719`, `−6,544`, `±0`.
 pub fn signed(before: u32, after: u32) -> String {
     match after.checked_sub(before) {
@@ -44,6 +55,15 @@ mod tests {
     fn digits_stand_in_groups() {
         let texts = [0u32, 7, 999, 1_000, 65_536, 4_194_304].map(grouped);
         assert_eq!(texts, ["0", "7", "999", "1,000", "65,536", "4,194,304"]);
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!(
+            [0usize, 1, 2, 65_536].map(|count| counted(count, "row")),
+            ["0 rows", "1 row", "2 rows", "65,536 rows"]
+        );
+        assert_eq!([0u32, 1, 2].map(|count| either(count, "gets", "get")), ["get", "gets", "get"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A diff on one screen. The answer comes first; with many backends only those that change most are listed.
 
 use super::columns::{Align, Columns};
-use super::number::{grouped, percent, rows, signed};
+use super::number::{counted, grouped, percent, rows, signed};
 use super::{ChangeGroup, Report, remarks};
 use crate::diff::{BackendDiff, Failed, Failure, Risk, Shape, TableDiff, USUAL_MTU, Version};
 use std::cmp::Reverse;
@@ -36,7 +36,7 @@ fn version(version: &Version) -> String {
 }
 
 fn write_table(f: &mut fmt::Formatter<'_>, table: &TableDiff) -> fmt::Result {
-    writeln!(f, "\ntable {}  {} rows", table.name, grouped(table.rows.total))?;
+    writeln!(f, "\ntable {}  {}", table.name, counted(table.rows.total, "row"))?;
     write_config(f, table)?;
     write_rows(f, table)?;
     write_backends(f, table)?;
@@ -84,14 +84,14 @@ pub fn risks(table: &TableDiff) -> Vec<String> {
     all.sort_by_key(|(key, rows)| (Reverse(**rows), **key));
     let sentence = |((backend, risk), count): (&(u32, Risk), &u32)| {
         let id = table.id(*backend);
-        let count = grouped(*count);
+        let count = counted(*count, "row");
         match risk {
             Risk::Dropped => {
-                format!("{id} may hold connections of {count} rows and is no hop of them any more")
+                format!("{id} may hold connections of {count}, and is no hop there any more")
             }
-            Risk::Cut => format!("{id} leaves {count} rows while it serves: drain it first"),
+            Risk::Cut => format!("{id} leaves {count} while it serves: drain it first"),
             Risk::Rehashed => {
-                format!("{id} may hold connections of {count} rows whose flows go to other rows")
+                format!("{id} may hold connections of {count} whose flows go to other rows")
             }
         }
     };
@@ -119,7 +119,7 @@ fn write_backends(f: &mut fmt::Formatter<'_>, table: &TableDiff) -> fmt::Result 
     write!(f, "{columns}")?;
     match rest {
         0 => Ok(()),
-        rest => writeln!(f, "    and {} others", grouped(rest as u64)),
+        rest => writeln!(f, "    and {}", counted(rest, "other")),
     }
 }
 
@@ -181,7 +181,7 @@ fn write_shapes(f: &mut fmt::Formatter<'_>, table: &TableDiff) -> fmt::Result {
     let [old, new] = &table.shape;
     let lengths = (0..5).filter_map(|hops| {
         let [before, after] = [old, new].map(|shape| shape.hop_lengths.get(hops).copied().unwrap_or(0));
-        let change = format!("{hops} hops: {} → {}", grouped(before), grouped(after));
+        let change = format!("{}: {} → {}", counted(hops, "hop"), grouped(before), grouped(after));
         (before > 0 || after > 0).then_some(change)
     });
     writeln!(f, "  hop lists  {}", lengths.collect::<Vec<_>>().join("   "))?;
@@ -219,12 +219,12 @@ pub(super) fn failure(failure: &Failure, table: &TableDiff) -> String {
         Failed::Backend(id) => table.id(*id),
         Failed::Zone(zone) => zone,
     };
-    let rows = grouped(failure.rows);
+    let rows = counted(failure.rows, "row");
     match failure.worst {
-        None => format!("{failed} ({rows} rows): nobody is left"),
+        None => format!("{failed} ({rows}): nobody is left"),
         Some((survivor, owns, load)) => {
             format!(
-                "{failed} ({rows} rows): {} owns {}, {load:.3} × its fair share",
+                "{failed} ({rows}): {} owns {}, {load:.3} × its fair share",
                 table.id(survivor),
                 grouped(owns)
             )

@@ -2,6 +2,7 @@
 
 use super::slow::{accepts, rooms, weight};
 use super::{Finding, Reason};
+use crate::report::number::counted;
 use common::backend::{Backend, Health, State};
 use common::table::Table;
 use std::collections::BTreeMap;
@@ -146,7 +147,7 @@ impl First {
 
     fn finding(self, reason: Reason, table: &Table) -> Finding {
         let Self { rows, text } = self;
-        let text = if rows > 1 { format!("{rows} rows; {text}") } else { text };
+        let text = if rows > 1 { format!("{}; {text}", counted(rows, "row")) } else { text };
         Finding { reason, table: table.name.clone(), rows, text }
     }
 }
@@ -192,7 +193,8 @@ pub(super) fn within_bound(table: &Table) -> Option<Finding> {
     let rooms = rooms(&table.backends, table.rows(), table.max_share?);
     let owned = table.rows_owned();
     let over = |((one, owned), room): ((&Backend, &u32), usize)| {
-        (*owned as usize > room).then(|| format!("{} owns {owned} rows, and may own {room}", one.id))
+        (*owned as usize > room)
+            .then(|| format!("{} owns {}, and may own {room}", one.id, counted(*owned, "row")))
     };
     let text = table.backends.iter().zip(&owned).zip(rooms).find_map(over)?;
     Some(Finding { reason: Reason::Balance, table: table.name.clone(), rows: 0, text })
@@ -220,8 +222,8 @@ pub(super) fn balance(table: &Table) -> (Option<(String, f64)>, Option<Finding>)
         table: table.name.clone(),
         rows: 0,
         text: format!(
-            "{id} owns {} rows, {sigmas:+.1} σ off its share",
-            owned.get(&at).copied().unwrap_or(0)
+            "{id} owns {}, {sigmas:+.1} σ off its share",
+            counted(owned.get(&at).copied().unwrap_or(0), "row")
         ),
     });
     (Some((id.to_owned(), sigmas)), finding)

@@ -12,6 +12,7 @@ pub mod slow;
 
 use crate::config::{Config, TableSpec};
 use crate::progress::Progress;
+use crate::report::number::{counted, either, grouped};
 use common::table::{Digest, ForwardingTable, Table};
 use serde::Serialize;
 use slow::Before;
@@ -247,16 +248,20 @@ impl fmt::Display for TableProof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let settled = if self.settled { ", settled" } else { "" };
         writeln!(f, "table {}", self.name)?;
-        writeln!(f, "  rows         {} computed again, {} differ{settled}", self.rows, self.differing)?;
-        write!(f, "  minimality   {} moved, {} of them for no reason", self.moved, self.unnecessary)?;
+        let [rows, differing, moved, unnecessary, by_max_share, reachable] =
+            [self.rows, self.differing, self.moved, self.unnecessary, self.by_max_share, self.reachable]
+                .map(grouped);
+        let differ = either(self.differing, "differs", "differ");
+        writeln!(f, "  rows         {rows} computed again, {differing} {differ}{settled}")?;
+        write!(f, "  minimality   {moved} moved, {unnecessary} of them for no reason")?;
         match self.by_max_share {
             0 => writeln!(f)?,
-            rows => writeln!(f, ", {rows} by max_share")?,
+            _ => writeln!(f, ", {by_max_share} by max_share")?,
         }
-        let Self { may_hold, reachable, .. } = self;
+        let may_hold = counted(self.may_hold, "backend");
         writeln!(
             f,
-            "  survival     {reachable} of {may_hold} backends that may hold a row's connections are hops"
+            "  survival     {may_hold} may hold connections of a row, {reachable} of them as its hop"
         )?;
         match &self.farthest {
             Some((id, sigmas)) => {

@@ -2,6 +2,7 @@
 
 use super::slow::Row;
 use super::{Finding, Reason};
+use crate::report::number::counted;
 use common::backend::Health;
 use common::table::Table;
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ pub(super) fn compare(table: &Table, wanted: &Table, computed: &[Row]) -> Compar
         }
     }
     let finding = |(reason, (rows, text))| {
-        let text = if rows > 1 { format!("{rows} rows; {text}") } else { text };
+        let text = if rows > 1 { format!("{}; {text}", counted(rows, "row")) } else { text };
         Finding { reason, table: table.name.clone(), rows, text }
     };
     Compared { differing, findings: found.into_iter().map(finding).collect() }

@@ -84,7 +84,7 @@ fn what_the_format_cannot_say_is_refused() {
                 })
                 .collect();
         }),
-        ("1 backends that are not inactive", |spec| spec.backends[0].state = State::Inactive),
+        ("1 backend not inactive, at least 2", |spec| spec.backends[0].state = State::Inactive),
         ("backend b1: address 2001:db8::1", |spec| spec.backends[1].address = "2001:db8::1".parse().unwrap()),
         ("backend b1: address 10.0.0.1 a second time", |spec| {
             spec.backends[1].address = [10, 0, 0, 1].into()

@@ -8,7 +8,7 @@ mod pixels;
 mod png;
 mod sections;
 
-use super::number::grouped;
+use super::number::{counted, either, grouped, percent};
 use super::{Report, remarks};
 use crate::diff::{Mapping, TableDiff, Verdict, Version};
 use common::table::{ForwardingTable, Table};
@@ -61,8 +61,7 @@ fn verdict(page: &mut String, report: &Report<'_>) {
     let diff = report.diff;
     let words = match report.verdict {
         Verdict::Safe => "Safe".to_owned(),
-        Verdict::AtRisk(1) => report.verdict.to_string(),
-        Verdict::AtRisk(rows) => format!("{} rows at risk", grouped(rows)),
+        Verdict::AtRisk(_) => report.verdict.to_string(),
         Verdict::OverLimit => "Over limit".to_owned(),
     };
     let _ = write!(
@@ -70,18 +69,19 @@ fn verdict(page: &mut String, report: &Report<'_>) {
         "<h1>Forwarding table change</h1><div class=\"verdict {}\"><strong>{words}</strong>",
         report.verdict.name()
     );
-    let moved = super::number::percent(diff.moved() as f64, diff.total() as f64);
+    let moved = percent(diff.moved() as f64, diff.total() as f64);
+    let get = either(diff.moved(), "gets", "get");
     let _ = match report.verdict {
         Verdict::Safe => write!(
             page,
-            "<p>{} of {} rows ({moved}) get another owner; every backend that may hold their connections is still a hop.</p>",
+            "<p>{} of {} rows ({moved}) {get} another owner; every backend that may hold their connections is still a hop.</p>",
             grouped(diff.moved()),
             grouped(diff.total())
         ),
         _ => write!(
             page,
-            "<p>{} rows may lose connections; {} get another owner.</p>",
-            grouped(diff.at_risk()),
+            "<p>{} may lose connections; {} {get} another owner.</p>",
+            counted(diff.at_risk(), "row"),
             grouped(diff.moved())
         ),
     };

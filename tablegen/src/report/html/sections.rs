@@ -3,7 +3,7 @@
 use super::pixels::{colour, hex};
 use super::{escape, grouped};
 use crate::diff::{BackendDiff, Failed, Failure, Shape, TableDiff, USUAL_MTU};
-use crate::report::number::{percent, signed};
+use crate::report::number::{counted, percent, signed};
 use crate::report::{ChangeGroup, text};
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -171,9 +171,7 @@ pub(super) fn shapes(page: &mut String, table: &TableDiff) {
     for hops in 0..5 {
         let rows = |shape: &Shape| shape.hop_lengths.get(hops).copied().unwrap_or(0);
         if rows(old) > 0 || rows(new) > 0 {
-            line(&format!("rows with {hops} hop{}", if hops == 1 { "" } else { "s" }), &|shape| {
-                grouped(rows(shape))
-            });
+            line(&format!("rows with {}", counted(hops, "hop")), &|shape| grouped(rows(shape)));
         }
     }
     line("octets added to a packet, in most rows", &|shape| shape.overhead.0.to_string());
