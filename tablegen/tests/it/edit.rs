@@ -133,7 +133,7 @@ fn more_owners_in_flight_than_hops_are_refused() {
     let request = Request { file, text: &one, current: &second, table: None, action: Action::Drain };
     let step = request.step(&ids(&["web-2"])).unwrap();
     assert!(
-        step.refusals.iter().any(|refusal| refusal.contains("no hop of them any more")),
+        step.refusals.iter().any(|refusal| refusal.contains("no hop there any more")),
         "{:?}",
         step.refusals
     );
