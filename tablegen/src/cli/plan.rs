@@ -2,7 +2,8 @@
 
 use crate::config::Config;
 use crate::edit::{Layout, relocate, rewrite};
-use crate::plan::{Joining, Step, Wait, plan};
+use crate::plan::{Joining, Step, Wait, Watch, plan};
+use crate::report::natural::natural;
 use crate::report::number::{counted, either, percent};
 use crate::report::some_of;
 use crate::{progress, store};
@@ -113,8 +114,10 @@ impl Args {
     fn until_ended(&self, step: &Step, before: &str) -> String {
         let time = &self.longest_connection;
         let table = if before.is_empty() { "the table in service" } else { &format!("table {before}") };
-        let mut ids: Vec<String> = step.watch.iter().map(|one| one.id.clone()).collect();
-        let mut hosts: Vec<String> = step.watch.iter().map(|one| one.address.to_string()).collect();
+        let mut watch: Vec<&Watch> = step.watch.iter().collect();
+        watch.sort_by(|a, b| natural(&a.id, &b.id));
+        let mut ids: Vec<String> = watch.iter().map(|one| one.id.clone()).collect();
+        let mut hosts: Vec<String> = watch.iter().map(|one| one.address.to_string()).collect();
         ids.dedup();
         hosts.dedup();
         if ids.is_empty() {

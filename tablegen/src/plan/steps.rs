@@ -2,6 +2,7 @@
 
 use super::leaver;
 use crate::config::TableSpec;
+use crate::report::natural::natural;
 use common::backend::{Backend, State};
 use common::table::ForwardingTable;
 use std::collections::BTreeSet;
@@ -100,7 +101,7 @@ pub(super) fn differs(current: &ForwardingTable, goal: &[TableSpec]) -> bool {
     current.tables().len() != goal.len() || !goal.iter().all(same) || !differing(current, goal).is_empty()
 }
 
-/// What differs, in words.
+/// What differs, in words, as people look ids up.
 pub(super) fn changes(current: &ForwardingTable, goal: &[TableSpec]) -> Vec<String> {
     let words = |(at, id): (usize, String)| {
         let spec = goal.get(at)?;
@@ -115,7 +116,9 @@ pub(super) fn changes(current: &ForwardingTable, goal: &[TableSpec]) -> Vec<Stri
             _ => format!("change {id}"),
         })
     };
-    differing(current, goal).into_iter().filter_map(words).collect()
+    let mut differing = differing(current, goal);
+    differing.sort_by(|(at, id), (other, other_id)| at.cmp(other).then_with(|| natural(id, other_id)));
+    differing.into_iter().filter_map(words).collect()
 }
 
 fn state(backend: &Backend) -> String {

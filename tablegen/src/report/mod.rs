@@ -3,10 +3,12 @@
 pub mod columns;
 pub mod html;
 pub mod json;
+pub mod natural;
 pub mod number;
 pub mod text;
 
 use crate::diff::{Change, Diff, Excess, Subject, Verdict};
+use natural::natural;
 use std::collections::BTreeMap;
 
 /// What is reported: the change, and the answer.
@@ -54,6 +56,11 @@ impl ChangeGroup {
                 }
             }
         }
+        groups.iter_mut().for_each(|group| group.ids.sort_by(|a, b| natural(a, b)));
+        groups.sort_by(|a, b| match (a.ids.first(), b.ids.first()) {
+            (Some(a), Some(b)) => natural(a, b),
+            (a, b) => a.is_some().cmp(&b.is_some()),
+        });
         groups
     }
 
@@ -132,7 +139,8 @@ fn table_remarks(table: &crate::diff::TableDiff) -> Vec<String> {
         format!("table {name}: {bind} is no longer bound; its connections end unless another bind takes them")
     }));
     let left = table.config.iter().filter(|change| change.key == "backend" && change.new.is_none());
-    let drained: Vec<String> = left.filter_map(|change| drained(change, table)).collect();
+    let mut drained: Vec<String> = left.filter_map(|change| drained(change, table)).collect();
+    drained.sort_by(|a, b| natural(a, b));
     if !drained.is_empty() {
         let ids = some_of(&drained, 8);
         all.push(format!("table {name}: what connections {ids} still holds end with its removal"));

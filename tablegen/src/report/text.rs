@@ -1,6 +1,7 @@
 //! A diff on one screen. The answer comes first; with many backends only those that change most are listed.
 
 use super::columns::{Align, Columns};
+use super::natural::natural;
 use super::number::{counted, grouped, percent, rows, signed};
 use super::{ChangeGroup, Report, remarks};
 use crate::diff::{BackendDiff, Failed, Failure, Risk, Shape, TableDiff, USUAL_MTU, Version};
@@ -81,7 +82,8 @@ fn write_rows(f: &mut fmt::Formatter<'_>, table: &TableDiff) -> fmt::Result {
 /// One sentence a backend and reason, the most rows first.
 pub fn risks(table: &TableDiff) -> Vec<String> {
     let mut all: Vec<_> = table.rows.risks.iter().collect();
-    all.sort_by_key(|(key, rows)| (Reverse(**rows), **key));
+    let id = |(number, _): &(u32, Risk)| table.id(*number);
+    all.sort_by(|(a, some), (b, others)| others.cmp(some).then_with(|| natural(id(a), id(b))).then(a.cmp(b)));
     let sentence = |((backend, risk), count): (&(u32, Risk), &u32)| {
         let id = table.id(*backend);
         let count = counted(*count, "row");
@@ -124,8 +126,9 @@ fn write_backends(f: &mut fmt::Formatter<'_>, table: &TableDiff) -> fmt::Result 
 }
 
 /// The backends that change most, in order of id if they are all of them.
-fn most_changed(table: &TableDiff, most: usize) -> Vec<&BackendDiff> {
+pub(super) fn most_changed(table: &TableDiff, most: usize) -> Vec<&BackendDiff> {
     let mut all: Vec<&BackendDiff> = table.backends.iter().collect();
+    all.sort_by(|a, b| natural(&a.id, &b.id));
     if all.len() > most {
         let turnover =
             |one: &BackendDiff| one.gained.iter().chain(&one.lost).map(|(_, rows)| rows).sum::<u32>();

@@ -1,6 +1,7 @@
 //! Open connections of each backend over time, as an SVG picture.
 
 use super::{Outcome, SAMPLES};
+use crate::report::natural::natural;
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 860.0;
@@ -30,7 +31,9 @@ pub fn picture(outcome: &Outcome) -> String {
     }
     let _ =
         write!(svg, "<text x=\"8\" y=\"20\">{most}</text><text x=\"8\" y=\"{:.0}\">0</text>", HEIGHT + 10.0);
-    for (at, (id, load)) in outcome.load.iter().take(DRAWN).enumerate() {
+    let mut loads: Vec<_> = outcome.load.iter().collect();
+    loads.sort_by(|(a, _), (b, _)| natural(a, b));
+    for (at, (id, load)) in loads.into_iter().take(DRAWN).enumerate() {
         let colour = format!("hsl({:.0} 65% 42%)", at as f64 * 137.508 % 360.0);
         let points: Vec<String> = load
             .iter()

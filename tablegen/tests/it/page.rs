@@ -68,6 +68,28 @@ fn large_changes_stay_small_pages() {
     opens("1,000 backends, all rows moved", &page);
 }
 
+/// In what people read `web-2` comes before `web-10`; in the table ids are in order of octets.
+#[test]
+fn people_find_names_where_they_look() {
+    let ids: Vec<String> = (1..=12).map(|at| format!("web-{at}")).collect();
+    let mut all = backends(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+    let old = build(&spec(all.clone()), History::None);
+    all.iter_mut()
+        .filter(|one| ["web-2", "web-10"].contains(&one.id.as_str()))
+        .for_each(|one| one.weight = 2.0);
+    let new = build(&spec(all), History::Parent(&old));
+    let diff = Diff::new(&old, &new);
+    let report = Report { verdict: Verdict::new(&diff, &[]), diff: &diff, excesses: &[], certificate: None };
+    let (text, page) = (report.to_string(), html::page(&report, &old, &new));
+    assert!(text.contains("web-2, web-10  weight: 1 → 2"), "{text}");
+    let lines = text.split("× fair  gained").nth(1).unwrap().lines().skip(1).take(12);
+    let listed: Vec<&str> = lines.filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(listed, ids);
+    let table = page.split("<h3>Backends</h3>").nth(1).unwrap();
+    assert!(table.find(">web-2<").unwrap() < table.find(">web-10<").unwrap());
+    assert!(new.tables()[0].backends.is_sorted_by(|a, b| a.id < b.id));
+}
+
 /// Opens a page and says how long that took; a machine at other work is no reason to fail.
 fn opens(what: &str, page: &str) {
     let Some(mut browser) = Browser::start() else { return };

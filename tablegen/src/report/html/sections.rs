@@ -3,9 +3,9 @@
 use super::pixels::{colour, hex};
 use super::{escape, grouped};
 use crate::diff::{BackendDiff, Failed, Failure, Shape, TableDiff, USUAL_MTU};
+use crate::report::natural::natural;
 use crate::report::number::{counted, percent, signed};
 use crate::report::{ChangeGroup, text};
-use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 /// Lines of a table that are shown; the rest is summed up.
@@ -78,7 +78,8 @@ pub(super) fn risks(page: &mut String, table: &TableDiff) {
 /// Backends with their colours, as far as they are few enough to be told apart.
 pub(super) fn owner_legend(table: &TableDiff) -> String {
     let mut legend = String::from("<ul class=\"legend\">");
-    let owners: Vec<_> = (0u32..).zip(&table.backends).filter(|(_, one)| one.rows[1] > 0).collect();
+    let mut owners: Vec<_> = (0u32..).zip(&table.backends).filter(|(_, one)| one.rows[1] > 0).collect();
+    owners.sort_by(|(_, a), (_, b)| natural(&a.id, &b.id));
     for (number, backend) in owners.iter().take(16) {
         let _ = write!(
             legend,
@@ -94,14 +95,10 @@ pub(super) fn owner_legend(table: &TableDiff) -> String {
 }
 
 pub(super) fn backends(page: &mut String, table: &TableDiff) {
-    let mut all: Vec<&BackendDiff> = table.backends.iter().collect();
-    if all.len() > LISTED {
-        all.sort_by_key(|one| Reverse(one.gained.iter().chain(&one.lost).map(|(_, rows)| rows).sum::<u32>()));
-    }
-    let listed = all.get(..LISTED).unwrap_or(&all);
+    let listed = text::most_changed(table, LISTED);
     let most =
         listed.iter().map(|one| f64::from(one.rows[0].max(one.rows[1])).max(one.fair[1])).fold(1.0, f64::max);
-    let which = if listed.len() < all.len() { ": those that change most" } else { "" };
+    let which = if listed.len() < table.backends.len() { ": those that change most" } else { "" };
     let _ = write!(
         page,
         "<h3>Backends{which}</h3><p class=\"muted\">Bars: before (grey), after (blue); the upright mark is the fair share by weight.</p>\
@@ -129,7 +126,7 @@ pub(super) fn backends(page: &mut String, table: &TableDiff) {
         );
     }
     page.push_str("</tbody></table></div>");
-    more(page, all.len());
+    more(page, table.backends.len());
 }
 
 fn condition(backend: &BackendDiff) -> String {
