@@ -33,7 +33,7 @@ enum Format {
     Text,
     /// For a script
     Json,
-    /// For a review: one page without scripts or files from elsewhere
+    /// For a review: one page that needs no other file and no network
     Html,
 }
 

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The configuration, of which only the values concerned are changed
+    /// The configuration; only the values concerned are changed, and only with --write
     config: PathBuf,
     /// The table in service
     current: PathBuf,
@@ -27,7 +27,7 @@ pub(super) struct Args {
     /// Write the configuration; without it the change is only shown
     #[arg(long)]
     write: bool,
-    /// Print JSON
+    /// Print change and verdict as JSON
     #[arg(long)]
     json: bool,
 }

@@ -50,19 +50,19 @@ enum Command {
     Verify(verify::Args),
     /// Hold the ways to give keys to nodes against each other; without CONFIG, as a teaching demo
     Compare(compare::Args),
-    /// Find the shortest sequence of safe tables to a configuration
+    /// Find the shortest sequence of safe tables from the one in service to a configuration
     Plan(plan::Args),
     /// Play connections across a sequence of tables, and count those that break
     Simulate(simulate::Args),
     /// List a folder of tables as a history
     Log(log::Args),
-    /// Let backends have no new connections
+    /// Have the configuration give backends no new connections; they keep those they have
     Drain(edit::Args),
-    /// Let backends have new connections for a part of their weight
+    /// Have the configuration give backends new connections for a part of their weight
     Fill(edit::FillArgs),
-    /// Let backends have new connections in full
+    /// Have the configuration give backends their full share of new connections
     Activate(edit::Args),
-    /// Take backends out that are drained
+    /// Take drained backends out of the configuration
     Remove(edit::Args),
 }
 

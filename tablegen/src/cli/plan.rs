@@ -24,16 +24,17 @@ pub(super) struct Args {
     /// How long the longest connection lasts, such as 90s, 30m, 2h or 1d
     #[arg(long, value_name = "TIME", default_value = "2h")]
     longest_connection: Time,
-    /// Percentages by which newcomers are filled, in ascending order
+    /// Percentages by which newcomers are filled, in ascending order, such as 10,50
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=99))]
     fill: Vec<u8>,
-    /// Make newcomers hops first, so that connections reach them too by directors that still have the table before
+    /// Make newcomers hops first, one after the other, so that connections reach them too by directors that still have
+    /// the table before
     #[arg(long, conflicts_with = "fill")]
     announce: bool,
     /// Write each step's configuration and table there, and the plan as plan.txt
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Print JSON
+    /// Print the plan as JSON
     #[arg(long)]
     json: bool,
 }

@@ -54,7 +54,9 @@ pub(super) fn filled(
 /// Two configurations for each newcomer: with it draining, and as it shall be; both without those after it.
 ///
 /// Together would not do: where two are hops of one row and both become active, one of them owns it and the other is no
-/// hop any more, of which nobody can tell that it holds nothing.
+/// hop any more. It never owned the row and holds nothing, but the tables do not say so: a backend that drains is passed
+/// over in the same way where it owned the row before. So `diff` counts such rows as at risk, and a plan must not
+/// have steps that the review by `diff` refuses.
 pub(super) fn announced(specs: &[TableSpec], newcomers: &BTreeSet<(String, String)>) -> Vec<Vec<TableSpec>> {
     let mut all = Vec::new();
     let mut later = newcomers.clone();
