@@ -104,14 +104,14 @@ impl DigestSet {
         v6: &[Lanes; K],
         first: &mut [u32],
     ) -> bool {
-        let mut v4 = self.v4.unpacked(lane, v4);
+        let (v4, v6) = (self.v4.unpacked(lane, v4), self.v6.unpacked(lane, v6));
         if self.v6.words.is_empty() {
             return write(v4, first);
         }
-        let (mut a, mut v6) = (v4.next(), self.v6.unpacked(lane, v6).peekable());
-        let merged = std::iter::from_fn(|| match (a, v6.peek()) {
-            (Some((least, _)), Some(other)) if other.0 < least => v6.next(),
-            (Some(_), _) => std::mem::replace(&mut a, v4.next()),
+        let (mut v4, mut v6) = (v4.peekable(), v6.peekable());
+        let merged = std::iter::from_fn(|| match (v4.peek(), v6.peek()) {
+            (Some(one), Some(other)) if other.0 < one.0 => v6.next(),
+            (Some(_), _) => v4.next(),
             (None, _) => v6.next(),
         });
         write(merged, first)
@@ -146,7 +146,7 @@ impl<const W: usize> Tails<W> {
 
     fn least<const K: usize>(&self, isa: Isa, states: &[Lanes; 4]) -> [Lanes; K] {
         if self.words.is_empty() || self.words.len() > 1 << DOUBT {
-            return [[u64::MAX; LANES]; K];
+            return [[0; LANES]; K];
         }
         simd::states_by_digest(isa, &self.words, Self::MASK, states)
     }
@@ -157,7 +157,7 @@ impl<const W: usize> Tails<W> {
         let packed = least.iter().take(self.words.len()).filter_map(move |lanes| lanes.get(lane).copied());
         packed.map(|packed| {
             let slot = usize::try_from(packed & Self::MASK).unwrap_or(usize::MAX);
-            // More addresses than slots: all look alike here, and the row is ranked in full.
+            // More addresses than slots: all are 0 here, come first and look alike, and the row is ranked in full.
             (packed, self.positions.get(slot).copied().unwrap_or(NodeSet::NONE))
         })
     }
@@ -210,6 +210,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Of one family more than slots can number, and one of the other.
+    #[test]
+    fn too_many_to_pack_are_ranked_in_full() {
+        let addresses = addresses(1 << DOUBT | 1, 1);
+        let set = DigestSet::new(SipKey::new([7; 16]), &addresses);
+        let (mut first, mut expected) = ([9], [9]);
+        set.top_many(5, 1, &mut first);
+        set.rank(5, &mut expected);
+        assert_eq!(first, expected);
     }
 
     /// The same address many times gives equal digests: the later position goes first.
