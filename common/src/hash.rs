@@ -16,16 +16,31 @@ use std::fmt;
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// The multipliers of [`mix`].
-pub(crate) const MIX_FIRST: u64 = 0xbf58_476d_1ce4_e5b9;
-pub(crate) const MIX_SECOND: u64 = 0x94d0_49bb_1331_11eb;
-
 /// The splitmix64 finaliser (Stafford's variant 13): a bijection of 64-bit words.
 #[inline]
 pub const fn mix(z: u64) -> u64 {
-    let z = (z ^ (z >> 30)).wrapping_mul(MIX_FIRST);
-    let z = (z ^ (z >> 27)).wrapping_mul(MIX_SECOND);
+    let z = mix_unfinished(z);
     z ^ (z >> 31)
+}
+
+/// [`mix`] but for its last step, which changes only the lower 33 bits.
+#[inline(always)]
+pub(crate) const fn mix_unfinished(z: u64) -> u64 {
+    mix_until_last(z, MIX_SECOND)
+}
+
+/// 2⁶⁴ less [`mix_unfinished`], or 0 for 0: the negated multiplier gives it free.
+#[inline(always)]
+pub(crate) const fn mix_complement(z: u64) -> u64 {
+    mix_until_last(z, MIX_SECOND.wrapping_neg())
+}
+
+const MIX_SECOND: u64 = 0x94d0_49bb_1331_11eb;
+
+#[inline(always)]
+const fn mix_until_last(z: u64, second: u64) -> u64 {
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (z ^ (z >> 27)).wrapping_mul(second)
 }
 
 /// FNV-1a, 64 bits, then [`mix`].

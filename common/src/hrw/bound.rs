@@ -14,7 +14,7 @@
 //! not tell two finalists apart beyond doubt, the whole ranking is made in the defined way.
 
 use super::weighted_score;
-use crate::hash::{MIX_FIRST, MIX_SECOND};
+use crate::hash::mix_complement;
 
 /// Relative room for rounding: that of the handful of operations below and of [`weighted_score`] is under 2⁻⁴⁹.
 const ROUNDING: f64 = 1.0 / 1_099_511_627_776.0; // 2⁻⁴⁰
@@ -35,25 +35,22 @@ pub(super) fn inverse(weight: f64) -> f64 {
 
 /// A number not above `−ln u / weight` but for 2⁻³⁰ / weight; `inverse` is 2⁻⁶⁴ / weight.
 ///
-/// It is `(1 − u) / weight`, and takes the last step of [`mix`], which changes only bits below the 34th, as done; the
-/// complement comes free with a negated multiplier.
+/// It is `(1 − u) / weight`, for the score that [`mix`](crate::hash::mix) makes of `z` but for its last step.
 #[inline(always)]
 pub(super) fn quick_bound(z: u64, inverse: f64) -> f64 {
-    let z = (z ^ (z >> 30)).wrapping_mul(MIX_FIRST);
-    let z = (z ^ (z >> 27)).wrapping_mul(MIX_SECOND.wrapping_neg());
     #[expect(clippy::cast_precision_loss, reason = "a bound, given with its error")]
-    let complement = z as f64;
+    let complement = mix_complement(z) as f64;
     complement * inverse
 }
 
 /// The most that a quick bound may lie above the cost, by the missing last step of `mix` and the rounding of `u`.
-pub(super) fn slack(lightest: f64) -> f64 {
-    QUICK / lightest
+pub(super) fn slack(weight: f64) -> f64 {
+    QUICK / weight
 }
 
 /// `1 + v/2 + v²/3 + v³/4`.
 #[inline(always)]
-pub(super) fn series(v: f64) -> f64 {
+fn series(v: f64) -> f64 {
     1.0 + v * (1.0 / 2.0 + v * (1.0 / 3.0 + v * (1.0 / 4.0)))
 }
 
@@ -91,29 +88,24 @@ impl Finalist {
     }
 }
 
-/// Sorts finalists by cost; false if it is not beyond doubt that the first `k` are the first of all, in this order.
-/// Everyone else costs more than `floor`. `weight` gives that of a slot.
+/// Sorts finalists by cost; false if it is not beyond doubt that the first `k` are the first of all of them, in this
+/// order. `weight` gives that of a slot.
 #[inline]
-pub(super) fn decide(
-    finalists: &mut [Finalist],
-    k: usize,
-    floor: f64,
-    weight: impl Fn(usize) -> f64,
-) -> bool {
+pub(super) fn decide(finalists: &mut [Finalist], k: usize, weight: impl Fn(usize) -> f64) -> bool {
     sort(finalists);
-    separated(finalists, k, floor) || decide_sharply(finalists, k, floor, weight)
+    separated(finalists, k) || decide_sharply(finalists, k, weight)
 }
 
 #[cold]
-fn decide_sharply(finalists: &mut [Finalist], k: usize, floor: f64, weight: impl Fn(usize) -> f64) -> bool {
+fn decide_sharply(finalists: &mut [Finalist], k: usize, weight: impl Fn(usize) -> f64) -> bool {
     finalists.iter_mut().for_each(|finalist| finalist.sharpen(weight(finalist.slot)));
     sort(finalists);
-    separated(finalists, k, floor)
+    separated(finalists, k)
 }
 
 #[inline]
 fn sort(finalists: &mut [Finalist]) {
-    // Insertion, since they come nearly sorted and are three to five.
+    // Insertion, since they come nearly sorted and are few.
     for end in 1..finalists.len() {
         for at in (0..end).rev() {
             let Some([a, b]) = finalists.get_mut(at..at + 2) else { return };
@@ -125,17 +117,8 @@ fn sort(finalists: &mut [Finalist]) {
     }
 }
 
+/// Does each of the first `k` beyond doubt cost less than the next? Nobody comes after the last.
 #[inline]
-fn separated(finalists: &[Finalist], k: usize, floor: f64) -> bool {
-    let mut at = 0;
-    while at < k.min(finalists.len()) {
-        let Some(this) = finalists.get(at) else { return false };
-        let next = finalists.get(at + 1).map_or(floor, |next| next.least.min(floor));
-        let told_apart = this.most < next;
-        if !told_apart {
-            return false;
-        }
-        at += 1;
-    }
-    true
+fn separated(finalists: &[Finalist], k: usize) -> bool {
+    finalists.iter().zip(finalists.iter().skip(1)).take(k).all(|(this, next)| this.most < next.least)
 }

@@ -157,7 +157,7 @@ impl OwnerCache {
         }
         let mut both = [finalist(owner)?, finalist(newcomer)?];
         let weight = |slot: usize| self.nodes.get(slot).and_then(Option::as_ref).map_or(1.0, Node::weight);
-        let decided = bound::decide(&mut both, 1, f64::INFINITY, weight);
+        let decided = bound::decide(&mut both, 1, weight);
         both.first().filter(|_| decided).and_then(|first| u32::try_from(first.slot).ok())
     }
 

@@ -6,7 +6,7 @@
 //! are all nodes that may cost as little as the few, by [bounds](super::bound) in double precision or by the definition.
 
 use super::set::Slot;
-use crate::hash::{MIX_FIRST, MIX_SECOND};
+use crate::hash::{mix_complement, mix_unfinished};
 
 /// How the costs of a set of nodes are taken and compared. The unit is the cost of the heaviest node where `−ln u` is 1.
 #[derive(Clone, Debug)]
@@ -146,24 +146,16 @@ impl MinusLn for TwoTerms {
 }
 
 /// The upper 31 bits of the score that [`mix`](crate::hash::mix) makes of `z`: `u` in steps, rounded down.
-///
-/// Its last step, which changes only bits below these, is not taken.
 #[inline(always)]
 pub(super) fn upper_bits(z: u64) -> u32 {
-    upper_bits_by(z, MIX_SECOND)
+    (mix_unfinished(z) >> 33) as u32
 }
 
-/// The upper 31 bits of 2⁶⁴ less the score: `1 − u` in steps, rounded down. A negated multiplier gives it free.
+/// `1 − u` in steps, rounded down; but rounded up where the lower 33 bits are 0 before the last step of
+/// [`mix`](crate::hash::mix), and 0 for the score 0.
 #[inline(always)]
 fn upper_bits_of_complement(z: u64) -> u32 {
-    upper_bits_by(z, MIX_SECOND.wrapping_neg())
-}
-
-#[inline(always)]
-fn upper_bits_by(z: u64, second: u64) -> u32 {
-    let z = (z ^ (z >> 30)).wrapping_mul(MIX_FIRST);
-    let z = (z ^ (z >> 27)).wrapping_mul(second);
-    (z >> 33) as u32
+    (mix_complement(z) >> 33) as u32
 }
 
 /// A number of at most 31 bits, rounded: signed, as every instruction set can convert it.

@@ -38,6 +38,13 @@
 //! of the 53-bit `u`. So nodes are kept in classes of equal weight, each class is ranked by raw score, and the
 //! classes are merged by the weighted scores of their best: the logarithm is needed once a class, not once a node.
 //!
+//! # Scans
+//!
+//! The first few of a ranking are found without the rest, in one pass that keeps the least few of a word of 32 bits a
+//! node: the upper bits of the score or, where weights differ, `−ln u / w` in single precision, in either case with the node's
+//! slot in the low bits. How far such a word may be off is known, so it is seen when it does not tell the few from all others, which
+//! is seldom. Then more bits decide, and in the end the definition.
+//!
 //! # Which type for what
 //!
 //! | to find | use | cost, `n` nodes |

@@ -176,7 +176,7 @@ impl Rankings {
         let newcomer = newcomer as usize;
         let count = finalists.len();
         let weight = |slot: usize| self.nodes.get(slot).and_then(Option::as_ref).map_or(1.0, Node::weight);
-        if !bound::decide(&mut finalists, count, f64::INFINITY, weight) {
+        if !bound::decide(&mut finalists, count, weight) {
             return Outcome::Doubtful;
         }
         if !everyone && finalists.last().is_some_and(|last| last.slot == newcomer) {

@@ -68,7 +68,7 @@ impl NodeSet {
         lanes.iter_mut().zip(keys).for_each(|(lane, key)| *lane = *key);
         let firsts = keys.iter().zip(first.chunks_mut(k));
         match &self.scan {
-            Scan::Scores { mask } if self.is_narrow() => {
+            Scan::Tops { mask } => {
                 let least = simd::keys_by_top::<K>(self.isa, &self.nodes, *mask, &lanes);
                 for ((key, first), lane) in firsts.zip(0..) {
                     self.by_tops(*key, at_lane(&least, lane), *mask, first);
@@ -94,7 +94,7 @@ impl NodeSet {
 
     fn top_of_one<const K: usize>(&self, key: u64, first: &mut [u32]) {
         match &self.scan {
-            Scan::Scores { mask } if self.is_narrow() => {
+            Scan::Tops { mask } => {
                 self.by_tops(key, simd::nodes_by_top::<K>(self.isa, &self.nodes, *mask, key), *mask, first);
             }
             Scan::Scores { mask } => self.top_by_scores::<K>(key, *mask, first),
@@ -105,10 +105,6 @@ impl NodeSet {
             }
             Scan::Full => self.rank(key, first),
         }
-    }
-
-    fn is_narrow(&self) -> bool {
-        self.len() <= Scan::MAX_NARROW
     }
 
     #[inline]
@@ -176,7 +172,7 @@ impl NodeSet {
         let mut contenders = [Finalist::default(); CONTENDERS];
         let Some(contenders) = contenders.get_mut(..count) else { return self.rank(key, first) };
         contenders.iter_mut().zip(slots).for_each(|(cell, slot)| *cell = self.finalist(key, slot as usize));
-        if bound::decide(contenders, first.len(), f64::INFINITY, |slot| self.weight(slot)) {
+        if bound::decide(contenders, first.len(), |slot| self.weight(slot)) {
             self.write(contenders.iter().map(|contender| contender.slot), first);
         } else {
             self.rank(key, first);

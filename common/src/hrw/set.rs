@@ -9,7 +9,7 @@ use std::ops::Range;
 ///
 /// That order makes ties resolve themselves: of equal scores the first one met has the greater id.
 ///
-/// Memory: 36 octets a node.
+/// Memory: 36 octets a node, and 24 a weight.
 #[derive(Clone, Debug)]
 pub struct NodeSet {
     pub(super) nodes: Nodes,
@@ -90,11 +90,13 @@ pub(super) struct Class {
 /// How the first few of a ranking are found without ranking all.
 #[derive(Clone, Debug)]
 pub(super) enum Scan {
-    /// One weight: by raw score, up to [`Scan::MAX_NARROW`] nodes by its upper bits.
+    /// One weight: by the upper bits of raw scores.
+    Tops { mask: u32 },
+    /// One weight, and so many nodes that these would not often tell them apart: by raw score.
     Scores { mask: u32 },
     /// Several.
     Costs(Costs),
-    /// Nodes too many to pack, or weights too far apart.
+    /// Nodes too many to pack, or weights that [`Costs`] cannot compare.
     Full,
 }
 
@@ -168,14 +170,14 @@ impl Scan {
 
     /// With the inverses of weights.
     fn new(slots: &[Slot], classes: &[Class]) -> (Self, Vec<f32>) {
-        let mask = u32::try_from(slots.len().next_power_of_two() - 1);
-        match (mask, classes) {
-            (Ok(mask), [] | [_]) if slots.len() <= Self::MAX_PACKED => (Self::Scores { mask }, Vec::new()),
-            (Ok(mask), [lightest, .., heaviest]) if slots.len() <= Self::MAX_PACKED => {
-                let costs = Costs::new(mask, slots, lightest.weight, heaviest.weight);
-                costs.map_or((Self::Full, Vec::new()), |(costs, inverses)| (Self::Costs(costs), inverses))
-            }
-            _ => (Self::Full, Vec::new()),
+        let full = (Self::Full, Vec::new());
+        let Ok(mask) = u32::try_from(slots.len().next_power_of_two() - 1) else { return full };
+        match classes {
+            _ if slots.len() > Self::MAX_PACKED => full,
+            [lightest, .., heaviest] => Costs::new(mask, slots, lightest.weight, heaviest.weight)
+                .map_or(full, |(costs, inverses)| (Self::Costs(costs), inverses)),
+            _ if slots.len() > Self::MAX_NARROW => (Self::Scores { mask }, Vec::new()),
+            _ => (Self::Tops { mask }, Vec::new()),
         }
     }
 }
