@@ -5,6 +5,7 @@
 //! bits of `u` is enough in all but a few rankings of ten thousand. Those are decided among the *contenders*, which
 //! are all nodes that may cost as little as the few, by [bounds](super::bound) in double precision or by the definition.
 
+use super::bound;
 use super::set::Slot;
 use crate::hash::{mix_complement, mix_unfinished};
 
@@ -14,10 +15,8 @@ pub(super) struct Costs {
     /// The low bits of a cost that give way to its slot.
     pub(super) mask: u32,
     pub(super) logarithm: Logarithm,
-    /// What a step of `u` makes of the lightest node's cost at most.
+    /// Two steps of `u` in the lightest node's cost: one node's logarithm may be a step too little, another's a step too great.
     slack: f32,
-    /// Above 1 by the relative errors of two costs, and by what the slot takes from one.
-    doubt: f32,
 }
 
 /// Which approximation of `−ln u` serves.
@@ -37,12 +36,14 @@ impl Costs {
     const MANY: f64 = 16.0;
     /// The most that weights may differ by: beyond, a step of the lightest node is too much for the heaviest.
     const FARTHEST: f64 = 1_048_576.0;
+    /// Above 1 by more than the relative errors of two costs together: the approximations', and a few roundings of 2⁻²⁴.
+    const DOUBT: f32 = 1.0 + 1.0 / 8_192.0;
 
-    /// With the inverse weight of each slot; none if weights are too far apart.
+    /// With the inverse weight of each slot; none if weights are too far apart, or so great or small that weighted scores
+    /// overflow or lose precision, and the order of costs is not theirs.
     pub(super) fn new(mask: u32, slots: &[Slot], lightest: f64, heaviest: f64) -> Option<(Self, Vec<f32>)> {
         let farthest = heaviest / lightest;
-        let in_range = farthest <= Self::FARTHEST;
-        if !in_range {
+        if farthest > Self::FARTHEST || !bound::covers(lightest, heaviest) {
             return None;
         }
         let heaviest_nodes: f64 = slots.iter().map(|slot| slot.weight / heaviest).sum();
@@ -53,36 +54,32 @@ impl Costs {
         };
         #[expect(clippy::cast_possible_truncation, reason = "between 2⁻³¹ and 2²⁰")]
         let inverses = slots.iter().map(|slot| (heaviest / slot.weight * unit) as f32).collect();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "rounded")]
-        let costs = Self {
-            mask,
-            logarithm,
-            slack: 2.0 * STEP * farthest as f32,
-            doubt: 1.0 + 1.0 / 8_192.0 + f32::EPSILON * (mask as f32 + 1.0),
-        };
-        Some((costs, inverses))
+        #[expect(clippy::cast_possible_truncation, reason = "rounded")]
+        let slack = 2.0 * STEP * farthest as f32;
+        Some((Self { mask, logarithm, slack }, inverses))
     }
 
     /// Does the node of the first packed cost beyond doubt rank before the node of the second?
     #[inline(always)]
     pub(super) fn are_apart(&self, this: u32, next: u32) -> bool {
-        self.most(this) < self.cost(next)
+        self.most(this) < self.least(next)
     }
 
     /// What no node's cost is above that ranks before the one with this packed cost; infinite if that is not known.
     #[inline(always)]
     pub(super) fn most(&self, packed: u32) -> f32 {
-        let cost = self.cost(packed);
+        let cost = f32::from_bits(packed | self.mask);
         let (most, known) = match self.logarithm {
-            Logarithm::Polynomial => (cost, cost > 0.0),
-            // What is left out is v³/3 + v⁴/4 + …, and v is at most the cost.
-            Logarithm::TwoTerms => (cost * (1.0 + 0.34 * cost * cost), cost > 0.0 && cost <= 0.5),
+            Logarithm::Polynomial => (cost, true),
+            // What is left out is v³/3 + v⁴/4 + …, which is less than 0.34 (v + v²/2)³ up to v = ¾.
+            Logarithm::TwoTerms => (cost * (1.0 + 0.34 * cost * cost), cost <= 0.5),
         };
-        if known { most * self.doubt + self.slack } else { f32::INFINITY }
+        if known && self.least(packed) > 0.0 { most * Self::DOUBT + self.slack } else { f32::INFINITY }
     }
 
+    /// The packed cost without its slot.
     #[inline(always)]
-    fn cost(&self, packed: u32) -> f32 {
+    fn least(&self, packed: u32) -> f32 {
         f32::from_bits(packed & !self.mask)
     }
 }
@@ -95,8 +92,8 @@ pub(super) trait MinusLn {
     fn minus_ln(bits: u32) -> f32;
 }
 
-/// Good for every `u`: right to 2⁻¹⁶ of itself, and to two steps more above √½; below, it may be 2⁻¹³ of itself more than it is, since
-/// `u` is rounded down. It is 0 for the least `u`, where that would be yet more.
+/// Good for every `u`: at most 2⁻¹⁶ of itself too little, and a step more above √½; and at most as much too great, or 5·2⁻¹⁶ for
+/// a `u` so small that to round it down tells. It is 0 for the least `u`, where that would be yet more.
 ///
 /// With `u = 2⁻ᵏ·(1 − t)` and `1 − t` between √½ and √2, `−ln (1 − t)` is `t·p(t)`, where of all polynomials of the fifth degree
 /// `p` is the one of least relative error, 2⁻¹⁷ (by Remez's algorithm).
@@ -129,7 +126,8 @@ impl MinusLn for Polynomial {
 }
 
 /// `v + v²/2` in steps, where `v = 1 − u`: the first terms of `−ln u`, all of which are positive. Where nodes are many,
-/// the first few have a `u` near 1, and the rest need only be seen to cost more.
+/// the first few have a `u` near 1, and the rest need only be seen to cost more. It is a step too great in one case of 2³³,
+/// and while it is below ½, a step too little at most, beside the terms that are left out.
 pub(super) struct TwoTerms;
 
 impl MinusLn for TwoTerms {
@@ -168,6 +166,7 @@ fn float(number: u32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::super::set::Scan;
+    use super::super::sort_key::{Cost, SortKey};
     use super::super::{Node, NodeSet, simd};
     use super::*;
     use crate::hash::mix;
@@ -193,10 +192,10 @@ mod tests {
         for bits in samples().filter(|bits| *bits >= 1 << 10) {
             let is = f64::from(Polynomial::minus_ln(bits));
             let (most, least) = (-(f64::from(bits) / STEPS).ln(), -((f64::from(bits) + 1.0) / STEPS).ln());
-            let steps = if f64::from(bits) / STEPS > 0.7072 { 2.0 / STEPS } else { 0.0 };
+            let steps = if f64::from(bits) / STEPS > 0.7072 { 1.001 / STEPS } else { 0.0 };
             assert!(most <= is * (1.0 + 2f64.powi(-16)) + steps, "{bits:x}: {is} {most}");
-            assert!(is <= least * (1.0 + 2f64.powi(-13)), "{bits:x}: {is} {least}");
-            assert!(bits < 1 << 20 || is <= most * (1.0 + 2f64.powi(-16)), "{bits:x}: {is} {most}");
+            assert!(is <= least * (1.0 + 5.0 * 2f64.powi(-16)), "{bits:x}: {is} {least}");
+            assert!(bits < 1 << 20 || is <= least * (1.0 + 2f64.powi(-16)), "{bits:x}: {is} {most}");
         }
         assert!((0..1 << 10).all(|bits| Polynomial::minus_ln(bits) == 0.0));
     }
@@ -208,8 +207,29 @@ mod tests {
             let (least, most) =
                 (-(-f64::from(bits) / STEPS).ln_1p(), -(-(f64::from(bits) + 1.0) / STEPS).ln_1p());
             assert!(is <= least * (1.0 + 2f64.powi(-22)), "{bits:x}: {is} {least}");
-            let bound = is * (1.0 + 0.34 * is * is) * (1.0 + 2f64.powi(-22)) + 2.0 / STEPS;
+            let bound = is * (1.0 + 0.34 * is * is) * (1.0 + 2f64.powi(-22)) + 1.001 / STEPS;
             assert!(is > 0.5 || most <= bound, "{bits:x}: {is} {most}");
+        }
+    }
+
+    /// However much of it the slot takes.
+    #[test]
+    fn a_packed_cost_bounds_the_cost() {
+        let (polynomial, two_terms) = (Cost::<Polynomial>::new, Cost::<TwoTerms>::new);
+        for mask in [0, 1, 127, 4_095, 1_048_575] {
+            let of = |logarithm| Costs { mask, logarithm, slack: 2.0 * STEP };
+            for bits in samples() {
+                let assert_bounds = |costs: Costs, packed: u32, u: f64| {
+                    let (least, most) = (-(u + 1.0 / STEPS).ln(), -u.ln());
+                    let (below, above) = (f64::from(costs.least(packed)), f64::from(costs.most(packed)));
+                    assert!(most <= above, "{bits:x}, {mask:x}: {most} {above}");
+                    assert!(below <= least * f64::from(Costs::DOUBT), "{bits:x}, {mask:x}: {least} {below}");
+                };
+                let packed = polynomial(mask).packed(bits, 1.0, 0);
+                assert_bounds(of(Logarithm::Polynomial), packed, f64::from(bits) / STEPS);
+                let packed = two_terms(mask).packed(bits, STEP, 0);
+                assert_bounds(of(Logarithm::TwoTerms), packed, 1.0 - (f64::from(bits) + 1.0) / STEPS);
+            }
         }
     }
 

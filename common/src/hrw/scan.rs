@@ -288,6 +288,9 @@ mod tests {
         sample(&[1.0, 1.0 + f64::EPSILON, 1.0 - f64::EPSILON, 1.0, 2.0, 2.0 + 4.0 * f64::EPSILON]);
         sample(&[1e-9, 1.0, 1e9, 1e9, 1e-9, 1.0, 1.0, 1.0, 1.0]);
         sample(&[f64::MIN_POSITIVE, 1.0, f64::MAX, 1.0, f64::MIN_POSITIVE / 4.0]);
+        // The weighted scores of the first overflow, and those of the second are a few units of the least double.
+        sample(&[1e308, 5e307, 2e307, 1e307]);
+        sample(&[1e-323, 2e-323, 5e-323, 1e-322]);
         for far in [1e3, 1e6, 1_048_576.0, 1_048_577.0, 1e12] {
             for n in [9, 100] {
                 let mut weights = vec![1.0; n];
