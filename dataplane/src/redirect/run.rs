@@ -110,15 +110,12 @@ impl Redirector {
             stop: AtomicBool::new(false),
             start: Instant::now(),
         });
-        let mut ready = Vec::with_capacity(workers);
-        for counters in &shared.counters {
-            let worker = Worker::new(Arc::clone(&shared), Arc::clone(counters))
-                .context("raw sockets (this needs CAP_NET_RAW)")?;
-            let listen = shared.config.listen;
-            ready.push((worker, open(listen).with_context(|| format!("UDP {listen}"))?));
-        }
+        let ready = shared.counters.iter().map(|own| Worker::new(Arc::clone(&shared), Arc::clone(own)));
+        let ready: Vec<_> =
+            ready.collect::<Result<_, _>>().context("raw sockets (this needs CAP_NET_RAW)")?;
+        let servers = open(shared.config.listen, workers)?;
         let fast = Mutex::new(FastPath::start(&shared.config)?);
-        let threads = ready.into_iter().enumerate().map(|(index, (worker, server))| {
+        let threads = ready.into_iter().zip(servers).enumerate().map(|(index, (worker, server))| {
             let shared = Arc::clone(&shared);
             thread::Builder::new()
                 .name(format!("redirect-{index}"))
@@ -180,13 +177,14 @@ impl Drop for Redirector {
 }
 
 /// A host without IPv6 has no `[::]`; all of IPv4 is what is left of it.
-fn open(listen: SocketAddr) -> std::io::Result<OwnedFd> {
-    datagram::udp_server(listen, PATIENCE).or_else(|error| match listen.ip() {
+fn open(listen: SocketAddr, workers: usize) -> anyhow::Result<Vec<OwnedFd>> {
+    let servers = datagram::udp_servers(listen, PATIENCE, workers).or_else(|error| match listen.ip() {
         IpAddr::V6(v6) if v6.is_unspecified() && error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
-            datagram::udp_server((Ipv4Addr::UNSPECIFIED, listen.port()).into(), PATIENCE)
+            datagram::udp_servers((Ipv4Addr::UNSPECIFIED, listen.port()).into(), PATIENCE, workers)
         }
         _ => Err(error),
-    })
+    });
+    servers.with_context(|| format!("UDP {listen}, which a redirector needs for itself"))
 }
 
 fn work(shared: &Shared, mut worker: Worker, server: &OwnedFd) -> anyhow::Result<()> {

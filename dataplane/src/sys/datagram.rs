@@ -4,8 +4,8 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::ptr;
 use std::time::Duration;
+use std::{iter, ptr};
 
 use super::{Zeroable, check, set_option, socklen};
 
@@ -30,12 +30,32 @@ fn bind(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
     check(unsafe { libc::bind(fd.as_raw_fd(), name.as_ptr().cast(), len) }).map(drop)
 }
 
-/// A UDP socket for GUE on `address`, one of several that share it. Bound to `[::]`, it hears IPv4 too.
+/// A UDP socket for GUE on `address`, which nothing else may have. Bound to `[::]`, it hears IPv4 too.
 pub fn udp_server(address: SocketAddr, timeout: Duration) -> io::Result<OwnedFd> {
+    let socket = unbound_server(address, timeout)?;
+    bind(socket.as_fd(), address)?;
+    Ok(socket)
+}
+
+/// As many that share `address` and its packets. The first asks for it alone: another program that shares it in the
+/// same way would not be noticed, and would take a part of them.
+pub fn udp_servers(address: SocketAddr, timeout: Duration, count: usize) -> io::Result<Vec<OwnedFd>> {
+    let share = |socket: &OwnedFd| set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, &1_i32);
+    let first = udp_server(address, timeout)?;
+    share(&first)?;
+    let others = (1..count).map(|_| {
+        let socket = unbound_server(address, timeout)?;
+        share(&socket)?;
+        bind(socket.as_fd(), address)?;
+        Ok(socket)
+    });
+    iter::once(Ok(first)).chain(others).collect()
+}
+
+fn unbound_server(address: SocketAddr, timeout: Duration) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let socket = open(family, libc::SOCK_DGRAM, 0)?;
     let fd = socket.as_fd();
-    set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, &1_i32)?;
     // Congestion may be marked on the way. A socket that hears both families takes both options.
     set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, &1_i32)?;
     if address.is_ipv6() {
@@ -50,7 +70,6 @@ pub fn udp_server(address: SocketAddr, timeout: Duration) -> io::Result<OwnedFd>
     let microseconds = libc::suseconds_t::from(i32::try_from(timeout.subsec_micros()).unwrap_or(0));
     let timeout = libc::timeval { tv_sec: seconds, tv_usec: microseconds };
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout)?;
-    bind(fd, address)?;
     Ok(socket)
 }
 

@@ -10,7 +10,7 @@ use dataplane::lab::program::Program;
 use dataplane::lab::topology::{Network, Size, VIP, VIP6, backend, backend_v6, director, director_v6};
 use dataplane::redirect::config::RedirectConfig;
 use dataplane::redirect::run::Redirector;
-use dataplane::sys::datagram::{Buffers, raw_ip, send, udp_server};
+use dataplane::sys::datagram::{Buffers, raw_ip, send, udp_server, udp_servers};
 use dataplane::sys::interface::Interface;
 use dataplane::sys::local::Name;
 use etherparse::{Ipv4Header, PacketBuilder, PacketBuilderStep};
@@ -157,6 +157,29 @@ fn a_syn_stays_and_reaches_the_listener() {
     // The answer went to a client that knows nothing of it; only that it was given counts here.
     assert!(bench.states().contains(&"03".to_owned()), "{:?}", bench.states());
     drop(listener);
+}
+
+/// Two redirectors would each have a part of the packets, and neither would know when the last one took a second hop.
+#[test]
+fn its_workers_share_the_port_and_no_other_program_does() {
+    if !crate::privileged() {
+        return;
+    }
+    let bench = bench("workers: 2\n");
+    let host = &bench.network.backends[0];
+    for listen in ["[::]:19523", "0.0.0.0:19523", "10.2.0.2:19523"] {
+        let second = config(&format!("workers: 2\nlisten: \"{listen}\"\n"));
+        let refused = host.run(move || Redirector::start(second)).map(drop).unwrap_err();
+        assert_eq!(refused.to_string(), format!("UDP {listen}, which a redirector needs for itself"));
+    }
+    let other = SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), 19_524);
+    let servers = host.run(move || udp_servers(other, Duration::from_secs(5), 2)).unwrap();
+    let client = || UdpSocket::bind("0.0.0.0:0").unwrap();
+    bench.network.directors[0].run(move || {
+        (0..64).for_each(|_| assert_eq!(client().send_to(b"x", (backend(0), 19_524)).unwrap(), 1));
+    });
+    let shares = servers.iter().map(|server| Buffers::new(0, 16).receive(server.as_fd()).unwrap());
+    assert!(shares.into_iter().all(|share| share > 0));
 }
 
 /// The kernel answers with a cookie and forgets: no socket, but the ACK belongs to no other host. On the owner, and
