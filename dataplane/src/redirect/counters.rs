@@ -95,8 +95,10 @@ pub struct Report {
     /// Packets whose connection lives here although another host owns its row, by the host that passed them on.
     /// When these stand still, this host's drain is done.
     pub kept_on_second_hop_from: BTreeMap<IpAddr, u64>,
-    /// Milliseconds since the last of them; none if there was none.
+    /// Milliseconds since the last of them; none if there was none since the start.
     pub since_second_hop_ms: Option<u64>,
+    /// Milliseconds since the start. What happened before is not counted.
+    pub running_ms: u64,
     /// Packets passed on, by next hop.
     pub forwarded_to: BTreeMap<IpAddr, u64>,
     /// Packets refused, by reason.
@@ -155,10 +157,11 @@ impl fmt::Display for Report {
         section(f, "kept", &self.kept)?;
         section(f, "kept on a later hop", &self.kept_on_later_hop)?;
         section(f, "kept on the second hop, from", &self.kept_on_second_hop_from)?;
-        match self.since_second_hop_ms {
-            Some(ms) => writeln!(f, "last kept on the second hop: {}.{:03} s ago", ms / 1_000, ms % 1_000)?,
-            None => writeln!(f, "last kept on the second hop: never")?,
-        }
+        let (since_start, ms) = match self.since_second_hop_ms {
+            Some(ms) => ("", ms),
+            None => ("never since the start ", self.running_ms),
+        };
+        writeln!(f, "last kept on the second hop: {since_start}{}.{:03} s ago", ms / 1_000, ms % 1_000)?;
         section(f, "passed on to", &self.forwarded_to)?;
         section(f, "refused", &self.refused)?;
         writeln!(f, "send failed: {}", self.send_failed)?;
@@ -180,4 +183,20 @@ fn section<K: fmt::Display>(
         writeln!(f, "  {name}: {packets}")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_is_told_with_how_long_that_is() {
+        let last = |since_second_hop_ms| {
+            let text = Report { running_ms: 61_005, since_second_hop_ms, ..Report::default() }.to_string();
+            text.lines()
+                .find_map(|line| line.strip_prefix("last kept on the second hop: ").map(str::to_owned))
+        };
+        assert_eq!(last(None).unwrap(), "never since the start 61.005 s ago");
+        assert_eq!(last(Some(17)).unwrap(), "0.017 s ago");
+    }
 }

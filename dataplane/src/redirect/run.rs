@@ -132,8 +132,9 @@ impl Redirector {
 
     /// The counters so far.
     pub fn report(&self) -> Report {
-        let mut report = Report::default();
-        self.shared.counters.iter().for_each(|own| report.add(own, self.shared.now_ms()));
+        let now_ms = self.shared.now_ms();
+        let mut report = Report { running_ms: now_ms, ..Report::default() };
+        self.shared.counters.iter().for_each(|own| report.add(own, now_ms));
         if let Some(fast) = self.fast().as_ref() {
             fast.report(&mut report);
         }
