@@ -167,11 +167,16 @@ impl Supervisor {
         match Plan::new(table, running.serial + 1, settings(&state.config), &mut state.resolver) {
             Ok(plan) => {
                 let name = plan.name();
+                let kin = if plan.pipeline.forwarding().parent() == Some(old.digest()) {
+                    ""
+                } else {
+                    ", which is not its parent"
+                };
                 tell_unresolved(&plan, &running.unresolved);
                 shared.publish(plan);
                 lock(&self.history).swaps += 1;
                 // Only now is it true of all frames.
-                say(format_args!("table {name} replaces {}", running.name()));
+                say(format_args!("table {name} replaces {}{kin}", running.name()));
             }
             Err(error) => self.keep(&running, error),
         }

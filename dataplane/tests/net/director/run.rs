@@ -165,7 +165,8 @@ fn a_bad_or_older_table_changes_nothing_and_is_told() {
         director.until("the swap", |status| status["swaps"] == 1);
         host.sender().send(&[syn(8)]);
         assert_eq!(collect(&mut ring, 1)[0].hops, expected(&third, 8));
-        director.stop();
+        let (_, said) = director.stop();
+        assert!(said.contains(" replaces ") && !said.contains("not its parent"), "{said}");
     });
 }
 
@@ -179,7 +180,8 @@ fn an_older_table_is_taken_if_the_operator_says_so() {
         host.install(&first.encode());
         let status = director.until("the swap", |status| status["swaps"] == 1);
         assert_eq!(status["table"]["generation"], 1);
-        director.stop();
+        let (_, said) = director.stop();
+        assert!(said.contains("(generation 2), which is not its parent"), "{said}");
     });
 }
 
