@@ -9,7 +9,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError};
 
 use super::events::Event;
 use super::plan::{self, Plan};
-use super::tally::{History, Identity, Report};
+use super::tally::{History, Identity, Report, counted};
 use super::worker::Shared;
 use super::{Options, say, settings, show};
 use crate::config::Config;
@@ -65,8 +65,8 @@ impl Supervisor {
     pub(crate) fn introduce(&self, config: &Config, shared: &Shared) {
         let plan = shared.plan.load();
         let Identity { interface, mode, workers } = &self.identity;
-        let (table, path) = (plan.name(), config.table.display());
-        say(format_args!("{interface}, {mode}, {workers} workers; table {table} from {path}"));
+        let (workers, table, path) = (counted(*workers, "worker"), plan.name(), config.table.display());
+        say(format_args!("{interface}, {mode}, {workers}; table {table} from {path}"));
         for at in plan.pipeline.mixed_tables() {
             if let Some(table) = plan.pipeline.forwarding().tables().get(at) {
                 say(format_args!(

@@ -292,12 +292,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { interface, mode, workers, table, swaps, refused, mtu, .. } = self;
         let digest: String = table.digest.chars().take(12).collect();
-        writeln!(f, "director   {interface}, {mode}, {workers} workers, mtu {mtu}")?;
-        writeln!(
-            f,
-            "table      {digest}, generation {}; {swaps} swaps, {refused} refused",
-            table.generation
-        )?;
+        let (workers, swaps) = (counted(*workers, "worker"), counted(*swaps, "swap"));
+        writeln!(f, "director   {interface}, {mode}, {workers}, mtu {mtu}")?;
+        writeln!(f, "table      {digest}, generation {}; {swaps}, {refused} refused", table.generation)?;
         if let Some(why) = &self.last_refusal {
             writeln!(f, "           last refusal: {why}")?;
         }
@@ -326,6 +323,11 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+/// A count and what is counted: `1 swap`, `2 swaps`.
+pub(crate) fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == N::from(1) { "" } else { "s" })
 }
 
 /// One line; what is zero is left out.
