@@ -41,7 +41,12 @@ impl Control {
         if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
             fs::remove_file(path)?;
         }
-        let listener = UnixListener::bind(path)?;
+        let listener = UnixListener::bind(path).map_err(|error| match (error.kind(), path.parent()) {
+            (io::ErrorKind::NotFound, Some(folder)) => {
+                io::Error::new(error.kind(), format!("there is no folder {}", folder.display()))
+            }
+            _ => error,
+        })?;
         listener.set_nonblocking(true)?;
         fs::set_permissions(path, Permissions::from_mode(0o600))?;
         Ok(Self { listener, path: path.to_owned() })
@@ -237,6 +242,15 @@ mod tests {
         fs::write(&path, "not ours").unwrap();
         assert_eq!(Control::bind(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         assert_eq!(fs::read_to_string(&path).unwrap(), "not ours");
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("tryst");
+        let refused = Control::bind(&missing.join("control")).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::NotFound);
+        assert_eq!(refused.to_string(), format!("there is no folder {}", missing.display()));
     }
 
     /// They say nothing, half a word, or do not read; more of them than are kept. The one that asks properly is told, and

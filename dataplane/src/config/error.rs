@@ -38,8 +38,9 @@ impl ConfigError {
     }
 
     pub(crate) fn document(file: &Path, error: &serde_yaml::Error) -> Self {
-        // The plain message; the place is told once, by us.
-        let message = error.without_snippet().to_string();
+        // The place is told once, by us.
+        let told = error.without_snippet().to_string();
+        let message = told.split(" at line ").next().unwrap_or(&told).to_owned();
         let line = error.location().map(|location| location.line()).filter(|&line| line > 0);
         Self { file: file.to_owned(), line, problem: Problem::Document(message) }
     }

@@ -387,6 +387,14 @@ mod tests {
     }
 
     #[test]
+    fn the_place_of_an_unknown_key_is_told_once() {
+        let refused = parse("version: 1\ntables: t\n").unwrap_err();
+        let told = refused
+            .strip_prefix("/etc/tryst/dataplane.yaml:2: unknown field `tables`, expected one of version, ");
+        assert!(told.is_some_and(|rest| !rest.contains("line")), "{refused}");
+    }
+
+    #[test]
     fn an_unreadable_file_is_named() {
         let refused = Config::load(Path::new("/no/such/file")).unwrap_err().to_string();
         assert!(refused.starts_with("/no/such/file: "), "{refused}");

@@ -1,8 +1,7 @@
 //! `dataplane run` and `dataplane status`: what was typed.
 
+use std::io;
 use std::path::PathBuf;
-
-use anyhow::Context;
 
 use super::{Director, Options};
 use crate::config::{Mode, control_of};
@@ -70,8 +69,13 @@ impl StatusArgs {
             (None, None) => anyhow::bail!("neither --config nor --control"),
         };
         let format = if self.json { Format::Json } else { Format::Text };
-        let answer = control::ask(&path, format)
-            .with_context(|| format!("{}: nobody answers, is it running?", path.display()))?;
+        let answer = control::ask(&path, format).map_err(|error| {
+            let why = match error.kind() {
+                io::ErrorKind::PermissionDenied => "only root and the user that runs it may ask",
+                _ => "nobody answers, is it running?",
+            };
+            anyhow::Error::new(error).context(format!("{}: {why}", path.display()))
+        })?;
         console::show(&answer);
         Ok(())
     }
