@@ -78,6 +78,7 @@ impl DigestSet {
                 1 => self.top_of_lanes::<2>(start, k, first),
                 2 => self.top_of_lanes::<3>(start, k, first),
                 3 | 4 => self.top_of_lanes::<5>(start, k, first),
+                5..=8 => self.top_of_lanes::<9>(start, k, first),
                 _ => first.chunks_mut(k).zip(start..).for_each(|(first, row)| self.rank(row, first)),
             }
         }
@@ -200,7 +201,7 @@ mod tests {
         for (v4, v6) in [(0, 0), (1, 0), (0, 1), (10, 0), (0, 10), (3, 2), (40, 40)] {
             let addresses = addresses(v4, v6);
             let set = DigestSet::new(SipKey::new([7; 16]), &addresses);
-            for k in 0..7 {
+            for k in 0..11 {
                 let mut expected = vec![0; 70 * k];
                 (0..).zip(expected.chunks_mut(k.max(1))).for_each(|(row, first)| set.rank(row + 5, first));
                 for isa in Isa::available() {

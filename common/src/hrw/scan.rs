@@ -24,13 +24,14 @@ impl NodeSet {
 
     /// Fills `first` with the positions of the first nodes in the ranking, then with [`NodeSet::NONE`].
     ///
-    /// One vectorised pass over the nodes for up to four; more are ranked by a [`Ranker`], which allocates.
+    /// One vectorised pass over the nodes for up to eight; more are ranked by a [`Ranker`], which allocates.
     pub fn top(&self, key_hash: u64, first: &mut [u32]) {
         match first.len() {
             0 => {}
             1 => self.top_of_one::<2>(key_hash, first),
             2 => self.top_of_one::<3>(key_hash, first),
             3 | 4 => self.top_of_one::<5>(key_hash, first),
+            5..=8 => self.top_of_one::<9>(key_hash, first),
             _ => self.rank(key_hash, first),
         }
     }
@@ -58,6 +59,7 @@ impl NodeSet {
                 1 => self.top_of_lanes::<2>(keys, k, first),
                 2 => self.top_of_lanes::<3>(keys, k, first),
                 3 | 4 => self.top_of_lanes::<5>(keys, k, first),
+                5..=8 => self.top_of_lanes::<9>(keys, k, first),
                 _ => keys.iter().zip(first.chunks_mut(k)).for_each(|(key, first)| self.rank(*key, first)),
             }
         }
@@ -238,7 +240,7 @@ mod tests {
     /// Every way to the first `k` on every instruction set of this machine gives what the definition gives.
     fn assert_all_ways_agree(nodes: &[Node], keys: &[u64]) {
         let set = NodeSet::new(nodes);
-        for k in 0..7 {
+        for k in 0..11 {
             let expected: Vec<u32> = keys.iter().flat_map(|key| by_ranker(&set, *key, k)).collect();
             for isa in Isa::available() {
                 let set = set.clone().with_isa(isa);
