@@ -174,7 +174,7 @@ impl Segment {
     }
 }
 
-fn soon<T>(mut there: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn soon<T>(mut there: impl FnMut() -> Option<T>) -> T {
     for _ in 0..5_000 {
         if let Some(value) = there() {
             return value;
