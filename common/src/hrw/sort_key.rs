@@ -7,6 +7,8 @@ use std::marker::PhantomData;
 /// A word whose order is that of a ranking, and whose low bits give way to the node's slot.
 pub(super) trait SortKey {
     type Word: Word;
+    /// Does it take only a few steps from the bits?
+    const IS_SHORT: bool;
 
     /// What the sort key is made of, from a node's seed in a key. Apart from the rest, so that words of 64 and of 32 bits
     /// have loops of their own and fill their vectors.
@@ -51,6 +53,7 @@ pub(super) struct Score {
 
 impl SortKey for Score {
     type Word = u64;
+    const IS_SHORT: bool = true;
 
     #[inline(always)]
     fn bits(z: u64) -> u64 {
@@ -70,6 +73,7 @@ pub(super) struct Top {
 
 impl SortKey for Top {
     type Word = u32;
+    const IS_SHORT: bool = true;
 
     #[inline(always)]
     fn bits(z: u64) -> u32 {
@@ -96,6 +100,7 @@ impl<L> Cost<L> {
 
 impl<L: MinusLn> SortKey for Cost<L> {
     type Word = u32;
+    const IS_SHORT: bool = false;
 
     #[inline(always)]
     fn bits(z: u64) -> u32 {
