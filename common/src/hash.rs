@@ -43,6 +43,15 @@ const fn mix_until_last(z: u64, second: u64) -> u64 {
     (z ^ (z >> 27)).wrapping_mul(second)
 }
 
+/// [`mix`] backwards.
+#[cfg(test)]
+pub(crate) fn unmix(z: u64) -> u64 {
+    let unshift = |z: u64, by: u32| (0..=64 / by).fold(z, |acc, _| z ^ (acc >> by));
+    let z = unshift(z, 31).wrapping_mul(0x3196_42b2_d24d_8ec3);
+    let z = unshift(z, 27).wrapping_mul(0x96de_1b17_3f11_9089);
+    unshift(z, 30)
+}
+
 /// FNV-1a, 64 bits, then [`mix`].
 ///
 /// Without the finaliser FNV leaves its high bits to the last octets: over 65,536 rows and ten nodes the fullest
@@ -217,12 +226,6 @@ mod tests {
 
     #[test]
     fn mix_is_a_bijection_on_a_sample() {
-        let unmix = |z: u64| {
-            let unshift = |z: u64, by: u32| (0..64 / by + 1).fold(z, |acc, _| z ^ (acc >> by));
-            let z = unshift(z, 31).wrapping_mul(0x3196_42b2_d24d_8ec3);
-            let z = unshift(z, 27).wrapping_mul(0x96de_1b17_3f11_9089);
-            unshift(z, 30)
-        };
         for z in (0..10_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
             assert_eq!(unmix(mix(z)), z);
         }

@@ -74,9 +74,10 @@ pub(super) struct Finalist {
 }
 
 impl Finalist {
+    /// By bounds alone.
     #[inline]
-    pub(super) fn new(slot: usize, score: u64, inverse: f64) -> Self {
-        let (least, most) = bounds(score, inverse);
+    pub(super) fn new(slot: usize, score: u64, weight: f64) -> Self {
+        let (least, most) = bounds(score, inverse(weight));
         Self { slot, score, least, most }
     }
 
@@ -121,4 +122,25 @@ fn sort(finalists: &mut [Finalist]) {
 #[inline]
 fn separated(finalists: &[Finalist], k: usize) -> bool {
     finalists.iter().zip(finalists.iter().skip(1)).take(k).all(|(this, next)| this.most < next.least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::{mix, unmix};
+
+    #[test]
+    fn quick_bounds_are_bounds() {
+        let extremes = [0, 1, u64::MAX, u64::MAX - 1, 1 << 33, !(1 << 33)];
+        for score in extremes.into_iter().chain((1..=10_000).map(mix)) {
+            for weight in [1e-3, 1.0, 7.0, 1e9] {
+                let quick = quick_bound(unmix(score), inverse(weight));
+                let cost = 1.0 / weighted_score(score, weight);
+                assert!(quick * (1.0 - f64::EPSILON) <= cost + slack(weight), "{score:x} {weight}");
+                let (least, most) = bounds(score, inverse(weight));
+                assert!(least <= cost && cost <= most, "{score:x} {weight} {least} {most}");
+                assert!(most.is_infinite() || most - least <= cost * 0.05);
+            }
+        }
+    }
 }

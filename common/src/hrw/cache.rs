@@ -148,9 +148,7 @@ impl OwnerCache {
         let finalist = |handle: u32| {
             let node = self.node(handle)?;
             let covered = bound::covers(node.weight(), node.weight());
-            covered.then(|| {
-                Finalist::new(handle as usize, score(key, node.seed()), bound::inverse(node.weight()))
-            })
+            covered.then(|| Finalist::new(handle as usize, score(key, node.seed()), node.weight()))
         };
         if self.node(newcomer).is_none() {
             return Some(owner);

@@ -204,7 +204,7 @@ impl Rankings {
 
     fn finalist(&self, key: u64, handle: u32) -> Option<Finalist> {
         let node = self.nodes.get(handle as usize)?.as_ref()?;
-        Some(Finalist::new(handle as usize, score(key, node.seed()), bound::inverse(node.weight())))
+        Some(Finalist::new(handle as usize, score(key, node.seed()), node.weight()))
     }
 
     fn forget(&mut self, at: usize, handle: u32) {

@@ -182,8 +182,7 @@ impl NodeSet {
     }
 
     fn finalist(&self, key: u64, slot: usize) -> Finalist {
-        let seed = self.nodes.seed(slot);
-        Finalist::new(slot, score(key, seed), bound::inverse(self.weight(slot)))
+        Finalist::new(slot, score(key, self.nodes.seed(slot)), self.weight(slot))
     }
 
     fn weight(&self, slot: usize) -> f64 {
@@ -220,15 +219,12 @@ fn at_lane<W: Copy + Default, const K: usize>(lanes: &[[W; LANES]; K], lane: usi
 mod tests {
     use super::super::{Isa, Node};
     use super::*;
-    use crate::hash::{hash_bytes, mix};
+    use crate::hash::{hash_bytes, mix, unmix};
     use proptest::prelude::*;
 
-    /// `mix` backwards: the seed that gives a node this score for the key.
+    /// The seed that gives a node this score for the key.
     fn seed_for(key: u64, score: u64) -> u64 {
-        let unshift = |z: u64, by: u32| (0..=64 / by).fold(z, |acc, _| z ^ (acc >> by));
-        let z = unshift(score, 31).wrapping_mul(0x3196_42b2_d24d_8ec3);
-        let z = unshift(z, 27).wrapping_mul(0x96de_1b17_3f11_9089);
-        unshift(z, 30) ^ key
+        unmix(score) ^ key
     }
 
     fn by_ranker(set: &NodeSet, key: u64, k: usize) -> Vec<u32> {
