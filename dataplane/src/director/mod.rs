@@ -297,14 +297,13 @@ fn warn_about_host(
     resolver: &mut Resolver,
 ) -> anyhow::Result<()> {
     let vips: BTreeSet<Prefix> = table.binds().iter().map(|(bind, _)| bind.prefix).collect();
-    for vip in vips {
-        if resolver.takes(vip.address(), interface.index).context("netlink")? {
-            say(format_args!(
-                "VIP {vip} is an address of this host, which answers its packets too. If it is no backend, remove the \
-                 address; if it is one, let it ignore what is not from its redirector: {}",
-                leave_to_director(vip, &interface.name)
-            ));
-        }
+    let taken = resolver.takes(vips.iter().map(|vip| vip.address()), interface.index).context("netlink")?;
+    for (vip, _) in vips.into_iter().zip(taken).filter(|(_, taken)| *taken) {
+        say(format_args!(
+            "VIP {vip} is an address of this host, which answers its packets too. If it is no backend, remove the \
+             address; if it is one, let it ignore what is not from its redirector: {}",
+            leave_to_director(vip, &interface.name)
+        ));
     }
     for switch in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
         let path = Path::new("/proc/sys/net").join(switch);

@@ -106,10 +106,17 @@ impl Resolver {
         backends.into_iter().map(|backend| self.resolve_one(backend)).collect()
     }
 
-    /// Would this host's own stack take a client's packet for `to` that comes in by an interface?
-    pub fn takes(&mut self, to: IpAddr, ifindex: u32) -> io::Result<bool> {
+    /// Would this host's own stack take a client's packet for each of these that comes in by an interface?
+    pub fn takes(&mut self, all: impl IntoIterator<Item = IpAddr>, ifindex: u32) -> io::Result<Vec<bool>> {
+        let all: Vec<IpAddr> = all.into_iter().collect();
+        let heard = if all.iter().any(IpAddr::is_ipv4) { self.heard(ifindex)? } else { None };
+        all.into_iter().map(|to| self.takes_one(to, heard, ifindex)).collect()
+    }
+
+    /// `heard` is an IPv4 client whose packets are taken.
+    fn takes_one(&mut self, to: IpAddr, heard: Option<IpAddr>, ifindex: u32) -> io::Result<bool> {
         let local = |route: Route| route.kind == libc::RTN_LOCAL;
-        let client = if to.is_ipv4() { self.heard(ifindex)? } else { Some(STRANGER_V6.into()) };
+        let client = if to.is_ipv4() { heard } else { Some(STRANGER_V6.into()) };
         if let Some(client) = client {
             return Ok(self.arrival(client, to, ifindex)?.is_ok_and(local));
         }
