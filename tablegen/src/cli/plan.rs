@@ -27,8 +27,8 @@ pub(super) struct Args {
     /// Percentages by which newcomers are filled, in ascending order, such as 10,50
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=99))]
     fill: Vec<u8>,
-    /// Make newcomers hops first, one after the other, so that connections reach them too by directors that still have
-    /// the table before
+    /// Give rows only to backends that the table before lists there as hops, so that connections survive a move between
+    /// directors during a rollout; newcomers and backends that gain weight drain for one step first
     #[arg(long, conflicts_with = "fill")]
     announce: bool,
     /// Write each step's configuration and table there, and the plan as plan.txt

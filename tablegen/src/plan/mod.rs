@@ -1,7 +1,7 @@
 //! The shortest sequence of safe tables from the one in service to a configuration.
 //!
 //! ```text
-//! 0  announce                       newcomers as hops that get no new connections, if that is asked for
+//! 0  announce                       newcomers and backends that gain weight, as hops that get no new connections
 //! 1  join, drain, undrain, weigh    in as few steps as are safe: each keeps every backend that may hold connections
 //! 2  fill                           newcomers by percent, if that is asked for
 //! 3  remove                         what is drained, after the longest connection's time
@@ -9,8 +9,10 @@
 //!
 //! A step is safe if `diff` finds no row at risk from the step before. Where all at once is not, as many changes as
 //! are go first, in order of id; before the next a row's older connections must have ended (`build --settle`).
+//! With announcement, a step must also give rows only to backends that the table before lists there ([`announce`]).
 //! Nothing is executed.
 
+mod announce;
 mod steps;
 mod watch;
 
@@ -63,6 +65,12 @@ pub enum PlanError {
     /// Even one change alone puts connections at risk.
     #[error("no safe step: {0} puts rows at risk even alone")]
     Stuck(String),
+    /// Even one change alone gives rows to a backend that the table before does not list there.
+    #[error(
+        "no announced step: {0} gives rows to a backend that is not yet a hop of them; plan without --announce, or \
+         first set draining backends inactive or remove them, once their connections have ended"
+    )]
+    Unannounced(String),
 }
 
 /// How newcomers come.
@@ -70,8 +78,9 @@ pub enum PlanError {
 pub enum Joining {
     /// With all other changes.
     AtOnce,
-    /// One after the other, each as a hop first, before it owns any row: what a director opens there that has the next table already, directors
-    /// that have this one reach too, should the router move it to them.
+    /// One after the other, each as a hop first, before it owns any row. All other changes of owner are announced as
+    /// well: a connection that one director opens with the next table survives if the router moves it to a director
+    /// that still has this one.
     Announced,
     /// By these percentages of their weight, in ascending order.
     Filled(Vec<u8>),
@@ -80,16 +89,20 @@ pub enum Joining {
 /// Steps from `current` to `target`.
 pub fn plan(current: &ForwardingTable, target: &Config, joining: &Joining) -> Result<Vec<Step>, PlanError> {
     let goal = &target.tables;
-    let mut plan = Plan { current, steps: Vec::new() };
+    let mut plan = Plan { current, steps: Vec::new(), announced: *joining == Joining::Announced };
     let (kept, leaving) = steps::with_leavers(current, goal);
     let newcomers = steps::newcomers(current, goal);
+    if plan.announced {
+        for (specs, wait) in announce::route(current, goal, &kept) {
+            plan.towards(&specs, wait)?;
+        }
+        return Ok(plan.steps);
+    }
     let before: Vec<Vec<TableSpec>> = match joining {
-        _ if newcomers.is_empty() => Vec::new(),
-        Joining::AtOnce => Vec::new(),
-        Joining::Announced => steps::announced(&kept, &newcomers),
-        Joining::Filled(percents) => {
+        Joining::Filled(percents) if !newcomers.is_empty() => {
             percents.iter().map(|percent| steps::filled(&kept, &newcomers, *percent)).collect()
         }
+        _ => Vec::new(),
     };
     for specs in before {
         plan.towards(&specs, Wait::Rollout)?;
@@ -104,6 +117,8 @@ pub fn plan(current: &ForwardingTable, target: &Config, joining: &Joining) -> Re
 struct Plan<'a> {
     current: &'a ForwardingTable,
     steps: Vec<Step>,
+    /// Must each new owner of a row be a hop of it before?
+    announced: bool,
 }
 
 impl Plan<'_> {
@@ -114,6 +129,7 @@ impl Plan<'_> {
     /// Adds the steps to a configuration: one if that is safe, else as many as it takes.
     fn towards(&mut self, goal: &[TableSpec], wait: Wait) -> Result<(), PlanError> {
         let mut wait = if self.steps.is_empty() && wait == Wait::Rollout { Wait::None } else { wait };
+        let mut settled = false;
         loop {
             let changes = steps::changes(self.last(), goal);
             if changes.is_empty() && !steps::differs(self.last(), goal) {
@@ -123,15 +139,31 @@ impl Plan<'_> {
                 self.steps.push(step);
                 return Ok(());
             }
+            if self.announced && wait == Wait::Connections {
+                self.settle(goal)?;
+                (settled, wait) = (true, Wait::Rollout);
+                continue;
+            }
             let settle = wait == Wait::Connections;
-            let part = self.largest_part(&changes, goal, wait, settle)?;
-            match part {
+            match self.largest_part(&changes, goal, wait, settle)? {
                 Some(step) => self.steps.push(step),
                 None if settle => return Err(PlanError::Stuck(changes.join(", "))),
+                None if settled => return Err(PlanError::Unannounced(changes.join(", "))),
                 None => {}
             }
-            wait = Wait::Connections;
+            (settled, wait) = (false, Wait::Connections);
         }
+    }
+
+    /// Adds a step that changes no backend, but drops owners whose connections have ended: each row then has its next
+    /// owner as second hop.
+    fn settle(&mut self, goal: &[TableSpec]) -> Result<(), PlanError> {
+        let specs = steps::first_changes(self.last(), goal, 0);
+        if let Some(mut step) = self.safe(&specs, Wait::Connections, true)? {
+            step.changes = vec!["no change of backends: former owners are dropped from the hop lists".to_owned()];
+            self.steps.push(step);
+        }
+        Ok(())
     }
 
     /// The step to a configuration, if it puts no row at risk.
@@ -141,7 +173,8 @@ impl Plan<'_> {
         let table = generate(specs, history)?.table;
         let diff = Diff::new(before, &table);
         let serves = |spec: &TableSpec| spec.backends.iter().any(Backend::accepts);
-        if diff.at_risk() > 0 || !specs.iter().all(serves) {
+        let reaches = !self.announced || announce::is_announced(before, &table);
+        if diff.at_risk() > 0 || !specs.iter().all(serves) || !reaches {
             return Ok(None);
         }
         let changes = steps::changes(before, specs);

@@ -51,30 +51,6 @@ pub(super) fn filled(
     specs
 }
 
-/// Two configurations for each newcomer: with it draining, and as it shall be; both without those after it.
-///
-/// Together would not do: where two are hops of one row and both become active, one of them owns it and the other is no
-/// hop any more. It never owned the row and holds nothing, but the tables do not say so: a backend that drains is passed
-/// over in the same way where it owned the row before. So `diff` counts such rows as at risk, and a plan must not
-/// have steps that the review by `diff` refuses.
-pub(super) fn announced(specs: &[TableSpec], newcomers: &BTreeSet<(String, String)>) -> Vec<Vec<TableSpec>> {
-    let mut all = Vec::new();
-    let mut later = newcomers.clone();
-    for (table, id) in newcomers {
-        later.remove(&(table.clone(), id.clone()));
-        let mut active = specs.to_vec();
-        for spec in &mut active {
-            spec.backends.retain(|one| !later.contains(&(spec.name.clone(), one.id.clone())));
-        }
-        let mut draining = active.clone();
-        let backends =
-            draining.iter_mut().filter(|spec| spec.name == *table).flat_map(|spec| &mut spec.backends);
-        backends.filter(|one| one.id == *id).for_each(|one| one.state = State::Draining);
-        all.extend([draining, active]);
-    }
-    all
-}
-
 /// Backends that differ, as (position of the table in the goal, id).
 fn differing(current: &ForwardingTable, goal: &[TableSpec]) -> Vec<(usize, String)> {
     let mut all = Vec::new();

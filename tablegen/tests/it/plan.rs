@@ -110,3 +110,64 @@ fn a_change_that_is_never_safe_is_refused() {
     let rekeyed = TableSpec { hash_key: common::hash::SipKey::new([9; 16]), ..spec(named(4)) };
     assert!(matches!(plan(&current, &config(rekeyed), &Joining::AtOnce), Err(PlanError::Stuck(_))));
 }
+
+/// The owner of each row in `after` is a hop of that row in `before`, by host and by id.
+fn owners_were_hops(before: &ForwardingTable, after: &ForwardingTable) -> bool {
+    let (old, new) = (&before.tables()[0], &after.tables()[0]);
+    (0..new.rows()).all(|row| {
+        let owner = support::ids(new, &new.hops.get(row)[..1]).remove(0);
+        support::ids(old, old.hops.get(row)).contains(&owner)
+    })
+}
+
+/// Weights that grow and shrink, two removals and a newcomer: each alone and together.
+#[test]
+fn with_announcement_no_director_gives_a_row_to_a_backend_that_the_others_do_not_list() {
+    let grown = |backends: &mut Vec<Backend>| backends[1].weight = 3.0;
+    let shrunk = |backends: &mut Vec<Backend>| (backends[2].weight, backends[3].weight) = (0.5, 0.25);
+    let removed = |backends: &mut Vec<Backend>| drop(backends.drain(4..6));
+    let joined = |backends: &mut Vec<Backend>| backends.push(named(7).remove(6));
+    type Change<'a> = &'a dyn Fn(&mut Vec<Backend>);
+    let cases: [&[Change<'_>]; 6] = [
+        &[&grown],
+        &[&shrunk],
+        &[&removed],
+        &[&joined],
+        &[&grown, &joined],
+        &[&grown, &shrunk, &removed, &joined],
+    ];
+    let current = build(&spec(named(6)), History::None);
+    for (number, changes) in cases.iter().enumerate() {
+        let mut target = spec(named(6));
+        changes.iter().for_each(|change| change(&mut target.backends));
+        let steps = plan(&current, &config(target.clone()), &Joining::Announced).unwrap();
+        checked(&current, &target, &steps);
+        let tables: Vec<&ForwardingTable> =
+            std::iter::once(&current).chain(steps.iter().map(|step| &step.table)).collect();
+        for pair in tables.windows(2) {
+            assert!(owners_were_hops(pair[0], pair[1]), "case {number}: {:?}", step_changes(&steps));
+        }
+        // The control: the same change in one step reaches a backend that the table before does not list.
+        let at_once = build(&target, History::Parent(&current));
+        assert!(!owners_were_hops(&current, &at_once), "case {number}");
+    }
+}
+
+/// The list of a row that a draining backend owned has no room for the owner after next.
+#[test]
+fn two_backends_that_drain_and_stay_cannot_be_announced() {
+    let current = build(&spec(named(6)), History::None);
+    let mut target = spec(named(6));
+    target.backends[4..].iter_mut().for_each(|backend| backend.state = State::Draining);
+    assert!(plan(&current, &config(target.clone()), &Joining::AtOnce).is_ok());
+    let refused = plan(&current, &config(target), &Joining::Announced).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "no announced step: web-6: active → draining gives rows to a backend that is not yet a hop of them; plan \
+         without --announce, or first set draining backends inactive or remove them, once their connections have ended"
+    );
+}
+
+fn step_changes(steps: &[Step]) -> Vec<&[String]> {
+    steps.iter().map(|step| step.changes.as_slice()).collect()
+}
