@@ -5,3 +5,4 @@ pub mod packets;
 #[cfg(feature = "peers")]
 pub mod peers;
 pub mod table;
+pub mod usage;

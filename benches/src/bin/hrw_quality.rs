@@ -4,6 +4,7 @@
 //! `cargo run --release -p benches --bin hrw_quality`. A fair hash gives z near N(0, 1); with 500 figures some beyond
 //! 3 are expected. The exit code is 1 if any is beyond 6.
 
+use benches::usage::no_arguments;
 use common::hash::{Prefix, mix};
 use common::hrw::{Isa, Node, NodeSet};
 use std::process::ExitCode;
@@ -34,6 +35,10 @@ const IDS: [Kind; 5] = [
 ];
 
 fn main() -> ExitCode {
+    no_arguments(
+        "hrw_quality",
+        "Test how evenly and independently ranks fall; exit code 1 if a |z| exceeds 6",
+    );
     println!("instructions: {}; {ROWS} rows, {SEEDS} seeds a line", Isa::detect().name());
     let worst = [even(), weights(), monotone(), tables()].into_iter().fold(0.0, f64::max);
     println!("\nworst |z|: {worst:.2}");

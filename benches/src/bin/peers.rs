@@ -5,6 +5,7 @@
 //! nodes anew for each key run once, over fewer. Balance and movement are left out where keys are too few to tell.
 
 use benches::peers::PEERS;
+use benches::usage::no_arguments;
 use common::hash::mix;
 use std::hint::black_box;
 use std::time::Instant;
@@ -15,6 +16,7 @@ const KEYS: u64 = 4_096;
 const SAMPLE: u64 = 1 << 17;
 
 fn main() {
+    no_arguments("peers", "Compare owner look-ups with other hashing crates: time, balance, movement");
     println!(
         "movement: keys that change owner when one of N leaves, of those the leaver's are all that must"
     );

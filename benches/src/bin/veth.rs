@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use benches::cable::{Worker, median, per_second, pin_last, run, syn, table};
+use benches::usage::hidden_arguments;
 use dataplane::io::af_packet::AfPacket;
 use dataplane::io::pnet::Pnet;
 use dataplane::io::{Link, Outgoing};
@@ -49,13 +50,14 @@ struct Case {
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let about = "Measure frames per second of the director over a veth pair, against a bare echo (root, or unshare -Urn)";
+    let arguments = hidden_arguments("veth", about);
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         [] => measure(),
         ["echo", driver, interface] => echo(driver, interface),
         ["run", config] => run(config),
-        _ => Err(anyhow::anyhow!("no arguments are known")),
+        _ => Err(anyhow::anyhow!("unknown arguments: {}", arguments.join(" "))),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

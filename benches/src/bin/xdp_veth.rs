@@ -25,6 +25,7 @@ use aya::programs::xdp::XdpMode;
 use aya::programs::{TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfLoader, TestRun};
 use benches::cable::{Worker, median, per_second, run, syn, table};
+use benches::usage::hidden_arguments;
 use dataplane::lab::{folder::Folder, netns::Namespace};
 use dataplane::sys::batch::Batch;
 use dataplane::sys::interface::{Interface, Offload};
@@ -48,12 +49,14 @@ const CASES: [(&str, Option<&str>); 3] =
     [("bare XDP_TX", None), ("mode: xdp", Some("xdp")), ("mode: af-packet", Some("af-packet"))];
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let about =
+        "Measure frames per second of mode: xdp over a veth pair, against a bare XDP_TX program (root)";
+    let arguments = hidden_arguments("xdp-veth", about);
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         [] => measure(),
         ["run", config] => run(config),
-        _ => Err(anyhow::anyhow!("no arguments are known")),
+        _ => Err(anyhow::anyhow!("unknown arguments: {}", arguments.join(" "))),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
