@@ -17,3 +17,4 @@ pub mod flow;
 pub mod hash;
 pub mod hrw;
 pub mod table;
+pub mod tunnel;

@@ -289,3 +289,16 @@ fn concatenate<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
     }
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `tablegen` reports, and the director warns, by the rule in `common`.
+    #[test]
+    fn the_headers_are_as_long_as_the_rule_of_the_tunnel_says() {
+        let alone = |wide| usize::try_from(common::tunnel::overhead(1, wide, false)).unwrap();
+        assert_eq!(FIXED_V4 - ethernet::HEADER_LEN, alone(false));
+        assert_eq!(FIXED_V6 - ethernet::HEADER_LEN, alone(true));
+    }
+}

@@ -27,6 +27,7 @@ pub use roles::eligible;
 pub use rows::{Mapping, Risk, RowChange, RowChanges};
 
 use common::table::{Digest, ForwardingTable, Table};
+use common::tunnel::overhead;
 use roles::fair_shares;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -263,31 +264,5 @@ fn shape(table: Option<&Table>, backends: &[BackendDiff], side: usize) -> Shape 
         overhead: (usual, most),
         fullest: loads.last().copied(),
         emptiest: loads.first().copied(),
-    }
-}
-
-/// Octets that go before a packet: outer IP, UDP (8), GUE (4), private data (4) and the addresses of the hops after the
-/// first. Where the hops of a second look-up are appended there may be twice as many.
-fn overhead(hops: usize, wide: bool, twice: bool) -> u32 {
-    let Ok(hops) = u32::try_from(hops) else { return u32::MAX };
-    let later = match hops {
-        0 => return 0,
-        hops if twice => 2 * hops - 1,
-        hops => hops - 1,
-    };
-    if wide { 40 + 16 + 16 * later } else { 20 + 16 + 4 * later }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn overhead_is_that_of_the_wire_format() {
-        assert_eq!(overhead(2, false, false), 40);
-        assert_eq!(overhead(4, false, false), 48);
-        assert_eq!(overhead(2, true, false), 72);
-        assert_eq!(overhead(2, false, true), 48);
-        assert_eq!(overhead(0, false, false), 0);
     }
 }
