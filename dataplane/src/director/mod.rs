@@ -62,6 +62,7 @@ mod args;
 mod events;
 mod fast;
 mod limiter;
+mod narrow;
 mod offloads;
 mod plan;
 mod supervise;
@@ -116,6 +117,9 @@ impl Director {
     pub fn check(config: &Path) -> anyhow::Result<()> {
         let config = Config::load(config)?;
         let table = plan::read(&config.table)?;
+        if let Some(warning) = expected_mtu(&config).and_then(|mtu| narrow::warning(&table, mtu)) {
+            say(format_args!("{warning}"));
+        }
         show(&format!("{}: {}\n", config.table.display(), plan::name(&table)));
         Ok(())
     }
@@ -223,6 +227,13 @@ fn pinned(
         Driver::AfPacket(link) => worker::work(number, *link, own, shared),
         Driver::Pnet(link) => worker::work(number, *link, own, shared),
     }
+}
+
+/// The underlay's MTU as far as it is known without a look at the routes: the configured one, or that of the interface
+/// if this host has it.
+fn expected_mtu(config: &Config) -> Option<u16> {
+    let of_interface = || u16::try_from(Interface::named(&config.interface).ok()?.mtu).ok();
+    config.underlay.mtu.or_else(of_interface)
 }
 
 fn privileges() -> anyhow::Result<()> {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::{Receiver, RecvTimeoutError};
 
 use super::events::Event;
+use super::narrow;
 use super::plan::{self, Plan};
 use super::tally::{History, Identity, Report, counted};
 use super::worker::Shared;
@@ -76,6 +77,7 @@ impl Supervisor {
             }
         }
         tell_unresolved(&plan, &[]);
+        tell_narrow(&plan, None);
     }
 
     /// The counters as text or JSON.
@@ -173,6 +175,7 @@ impl Supervisor {
                     ", which is not its parent"
                 };
                 tell_unresolved(&plan, &running.unresolved);
+                tell_narrow(&plan, Some(&running));
                 shared.publish(plan);
                 lock(&self.history).swaps += 1;
                 // Only now is it true of all frames.
@@ -201,6 +204,7 @@ impl Supervisor {
             Ok(plan) if plan.forwards_as(&running) => {}
             Ok(plan) => {
                 tell_unresolved(&plan, &running.unresolved);
+                tell_narrow(&plan, Some(&running));
                 shared.publish(plan);
             }
             Err(error) => say(format_args!("routes stay as they were: {error}")),
@@ -227,6 +231,15 @@ fn tell_unresolved(plan: &Plan, before: &[(std::net::IpAddr, crate::route::Unres
     let is_unresolved = |address| plan.unresolved.iter().any(|(other, _)| other == address);
     for (address, _) in before.iter().filter(|(address, _)| !is_unresolved(address)) {
         say(format_args!("backend {address} gets packets again"));
+    }
+}
+
+/// Warns if IPv6 clients lose packets, unless the same was said of the plan before.
+fn tell_narrow(plan: &Plan, before: Option<&Plan>) {
+    let warning = |plan: &Plan| narrow::warning(plan.pipeline.forwarding(), plan.pipeline.underlay().mtu);
+    let (now, said) = (warning(plan), before.and_then(warning));
+    if let Some(now) = now.filter(|now| said.as_ref() != Some(now)) {
+        say(format_args!("{now}"));
     }
 }
 

@@ -8,8 +8,9 @@
 //! answer is hardly ever larger than what caused it.
 //!
 //! Never answered (RFC 1122 §3.2.2, RFC 4443 §2.4 e): ICMP errors, fragments but the first, frames sent to a
-//! group, sources that are no single host. Whoever sends the answer limits its rate; that needs a clock, so it is
-//! not done here.
+//! group, sources that are no single host. Nor are IPv6 packets where less than 1,280 octets fit (RFC 8201 §4): they
+//! are dropped, and the director warns about such an underlay. Whoever sends the answer limits its rate; that needs a
+//! clock, so it is not done here.
 //!
 //! An IPv4 packet without DF is answered too. It could be cut, but then it would meet the policy for fragments;
 //! told the MTU, Linux and BSD lower it for the destination whatever the packet's DF was.
@@ -26,16 +27,16 @@ use crate::wire::{
 const CONTROL: u8 = 0xc0;
 /// Largest ICMP error over IPv4 (RFC 1812 §4.3.2.3).
 const LARGEST_V4: usize = 576;
-/// Largest ICMPv6 error: IPv6's minimum MTU.
-const LARGEST_V6: usize = 1_280;
+/// Largest ICMPv6 error (RFC 4443 §2.4 c).
+const LARGEST_V6: usize = ipv6::LEAST_MTU as usize;
 
 impl Pipeline {
     /// Drops a packet that exceeds the MTU by its overhead, with an answer where one may be sent.
     #[cold]
     pub(super) fn too_big(&self, packet: &Packet<'_>, overhead: usize, out: &mut [u8]) -> Verdict {
         let fits = u16::try_from(self.mtu().saturating_sub(overhead)).unwrap_or(u16::MAX);
-        let len =
-            if packet.answerable && is_unicast(packet) { write_too_big(packet, fits, out) } else { None };
+        let answers = packet.answerable && is_unicast(packet) && may_report(packet, fits);
+        let len = if answers { write_too_big(packet, fits, out) } else { None };
         len.map_or(Verdict::Drop(DropReason::TooBig), |len| Verdict::Answer { answer: Answer::TooBig, len })
     }
 
@@ -70,6 +71,12 @@ fn is_unicast(packet: &Packet<'_>) -> bool {
         IpAddr::V6(a) => !(a.is_unspecified() || a.is_multicast() || a.is_loopback()),
     };
     single && !group_frame
+}
+
+/// Whether an answer may say that this MTU fits. IPv6 has no smaller one than 1,280 octets, and hosts ignore an answer
+/// with less (RFC 8201 §4). An answer with 1,280 would be wrong: such a packet does not fit either.
+fn may_report(packet: &Packet<'_>, mtu: u16) -> bool {
+    packet.addresses().0.is_ipv4() || mtu >= ipv6::LEAST_MTU
 }
 
 fn write_too_big(packet: &Packet<'_>, mtu: u16, out: &mut [u8]) -> Option<u32> {

@@ -14,6 +14,8 @@ use super::WireError;
 
 /// Length of the fixed header.
 pub const HEADER_LEN: usize = 40;
+/// The least MTU of a link (RFC 8200 §5).
+pub const LEAST_MTU: u16 = 1_280;
 /// The hop limit of what we send.
 pub const DEFAULT_HOP_LIMIT: u8 = 64;
 /// Extension headers that are looked through. RFC 8200 §4.1 names seven positions, none used twice in practice;

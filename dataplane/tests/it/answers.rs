@@ -1,11 +1,11 @@
 //! "Too big" and echo replies, field by field.
 
-use dataplane::pipeline::{Answer, Echo, Verdict};
+use dataplane::pipeline::{Answer, DropReason, Echo, Verdict};
 
 use crate::support::{
     frames::{V4, V6, icmp, icmpv6, tcp},
     judge::{check_answer, read, run},
-    vectors::{ALT, CLIENT, CLIENT6, PIPELINE, WEB, WEB6, with_echo},
+    vectors::{ALT, CLIENT, CLIENT6, PIPELINE, WEB, WEB6, with_echo, with_mtu},
 };
 
 fn payload(len: usize) -> Vec<u8> {
@@ -64,6 +64,30 @@ fn the_mtu_that_fits() {
     }
 }
 
+/// IPv6 has no MTU below 1,280, and a packet of 1,280 must not be answered with the number that it has. An IPv4 client
+/// is told what fits. Two hops add 40 octets over IPv4 and 72 over IPv6.
+#[test]
+fn no_ipv6_client_is_told_less_than_1280() {
+    for (vip, vip4, overhead) in [(WEB6, WEB, 40), ("2001:db8::30", "203.0.113.30", 72)] {
+        for fits in [536_u16, 1_228, 1_240, 1_279, 1_280, 1_281, 1_400] {
+            let pipeline = with_mtu(fits + overhead);
+            for len in [1_281, 1_500].map(|len| len.max(usize::from(fits) + 1)) {
+                let frame = V6::new(CLIENT6, vip, 6).frame(&payload(len - 40));
+                let outcome = run(&pipeline, &frame);
+                if fits < 1_280 {
+                    assert_eq!(outcome.verdict, Verdict::Drop(DropReason::TooBig), "{vip} {fits} {len}");
+                } else {
+                    let message = check_answer(&frame, &outcome.frame);
+                    assert_eq!(message[4..8], u32::from(fits).to_be_bytes(), "{vip} {fits} {len}");
+                }
+                let frame = V4::new(CLIENT, vip4, 6).frame(&payload(len - 20));
+                let message = check_answer(&frame, &run(&pipeline, &frame).frame);
+                assert_eq!(message[6..8], fits.to_be_bytes(), "{vip4} {fits} {len}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_largest_header_is_quoted_with_its_ports() {
     let frame = V4 { options: vec![1; 40], ..V4::new(CLIENT, WEB, 6) }.frame(&payload(1_440));
@@ -73,7 +97,7 @@ fn the_largest_header_is_quoted_with_its_ports() {
 
 #[test]
 fn answers_are_counted_as_drops_too() {
-    use dataplane::pipeline::{Counters, DropReason};
+    use dataplane::pipeline::Counters;
     let mut counters = Counters::new(&PIPELINE);
     counters.count(&run(&PIPELINE, &V4::new(CLIENT, WEB, 6).frame(&payload(1_480))).verdict);
     assert_eq!((counters.dropped(DropReason::TooBig), counters.answered(Answer::TooBig)), (1, 1));

@@ -161,6 +161,15 @@ pub(crate) fn pseudo(source: &str, destination: &str, protocol: u8, len: usize) 
     pseudo
 }
 
+/// A TCP or UDP segment as its sender leaves it to a network card (CHECKSUM_PARTIAL): the checksum field holds the sum
+/// of the pseudo header.
+pub(crate) fn unfinished(source: &str, destination: &str, protocol: u8, mut segment: Vec<u8>) -> Vec<u8> {
+    let sum = !checksum(&pseudo(source, destination, protocol, segment.len()));
+    let at = if protocol == 6 { 16 } else { 6 };
+    segment[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    segment
+}
+
 /// An IPv6 extension header of eight octets: hop-by-hop, routing or destination options.
 pub(crate) fn extension(next: u8) -> Vec<u8> {
     vec![next, 0, 1, 4, 0, 0, 0, 0]

@@ -11,7 +11,7 @@ use common::{
 use dataplane::pipeline::{Answer, DropReason, Echo, PassReason, Pipeline, Route, Underlay};
 
 use super::{
-    frames::{V4, V6, ethernet, extension, fragment_header, icmp, icmpv6, octets, tcp, udp},
+    frames::{V4, V6, ethernet, extension, fragment_header, icmp, icmpv6, octets, tcp, udp, unfinished},
     tables::{GATEWAY_MAC, OWN_MAC, TableSpec, UNDERLAY, bind, via_gateway},
 };
 
@@ -73,6 +73,11 @@ fn route(address: IpAddr) -> Route {
 
 pub(crate) fn with_echo(echo: Echo) -> Pipeline {
     PIPELINE.with_underlay(Underlay { echo, ..UNDERLAY }, route)
+}
+
+#[allow(dead_code, reason = "not all test programs change it")]
+pub(crate) fn with_mtu(mtu: u16) -> Pipeline {
+    PIPELINE.with_underlay(Underlay { mtu, ..UNDERLAY }, route)
 }
 
 fn specs() -> Vec<TableSpec> {
@@ -221,6 +226,18 @@ fn transport() -> Vec<Vector> {
             "v6_atomic_fragment",
             to6(WEB6, 44).frame(&[fragment_header(6, 0, false), syn()].concat()),
             web6(),
+        ),
+        vector("v4_unfinished_checksum", to(WEB).frame(&unfinished(CLIENT, WEB, 6, syn())), web()),
+        vector("v6_unfinished_checksum", to6(WEB6, 6).frame(&unfinished(CLIENT6, WEB6, 6, syn())), web6()),
+        vector(
+            "v4_unfinished_udp",
+            V4 { protocol: 17, ..to(DNS) }.frame(&unfinished(CLIENT, DNS, 17, udp(PORT, 53, b"?"))),
+            sent("dns", octets(CLIENT), PORT),
+        ),
+        vector(
+            "v6_unfinished_udp",
+            to6(DNS6, 17).frame(&unfinished(CLIENT6, DNS6, 17, udp(PORT, 53, b"?"))),
+            sent("dns", octets(CLIENT6), PORT),
         ),
         vector("v6_other_port", to6(WEB6, 6).frame(&tcp(PORT, 80, 2, b"")), no_bind()),
     ]
