@@ -23,7 +23,8 @@ enum left {
 	LEFT_NO_ROUTE = 10,
 	LEFT_TOO_BIG = 11,
 	LEFT_NO_ROOM = 12,
-	LEFT_REASONS = 13,
+	LEFT_UNFINISHED = 13,
+	LEFT_REASONS = 14,
 };
 
 // Constants of a generation, written into the object before the kernel verifies it. Prefix lengths in use come

@@ -76,6 +76,8 @@ static __always_inline int direct_v4(struct xdp_md *ctx, const struct ipv4_heade
 		return leave(LEFT_NO_BIND);
 	if (unlikely(!checksum_holds(ip)))
 		return leave(LEFT_CHECKSUM);
+	if (unlikely(is_unfinished_v4(ip, packet->len, frame_end(ctx))))
+		return leave(LEFT_UNFINISHED);
 	const struct table *table = map_lookup(&tables, &at);
 	if (!table)
 		return leave(LEFT_NO_BACKEND);
@@ -98,6 +100,8 @@ static __always_inline int direct_v6(struct xdp_md *ctx, const struct ipv6_heade
 	__u32 at = find_v6(destination, packet->protocol, packet->destination_port);
 	if (at == NONE)
 		return leave(LEFT_NO_BIND);
+	if (unlikely(is_unfinished_v6(ip, frame_end(ctx))))
+		return leave(LEFT_UNFINISHED);
 	const struct table *table = map_lookup(&tables, &at);
 	if (!table)
 		return leave(LEFT_NO_BACKEND);

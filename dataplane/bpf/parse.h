@@ -19,6 +19,12 @@ enum protocol {
 	PROTOCOL_IPV6 = 41,
 };
 
+// Where the checksum lies in the transport header, in octets.
+enum {
+	UDP_CHECKSUM = 6,
+	TCP_CHECKSUM = 16,
+};
+
 // Not packed: a packed field is read octet by octet. The kernel reads unaligned words on all machines that matter.
 struct link_header {
 	__u8 addresses[12];
@@ -94,16 +100,50 @@ static __always_inline void read_ports(const struct ports *ports, struct packet 
 	packet->ports = ports->source | (__u32)ports->destination << 16;
 }
 
+// A sum of 32-bit words in 16 bits.
+static __always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
 // The one's complement sum over a right header is 0xffff (RFC 1071), whatever the order of octets.
 static __always_inline int checksum_holds(const struct ipv4_header *ip)
 {
 	const __u32 *words = (const void *)ip;
-	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
 
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ((sum & 0xffff) + (sum >> 16)) == 0xffff;
+	return fold((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
+}
+
+// The transport checksum as it lies in the packet. Zero if the frame ends before it, which is never unfinished.
+static __always_inline __u16 transport_checksum(const void *transport, __u8 protocol, const void *end)
+{
+	const __u16 *field = transport + (protocol == PROTOCOL_UDP ? UDP_CHECKSUM : TCP_CHECKSUM);
+
+	return (const void *)(field + 1) > end ? 0 : *field;
+}
+
+// Whether the sender left the transport checksum to hardware (CHECKSUM_PARTIAL): the field then holds the sum of the
+// pseudo header, which is never 0. A finished checksum is equal by chance once in 65,536 packets. The outer packet has
+// no such mark, or loses it on the way, so that nothing would finish the checksum once the packet is encapsulated.
+static __always_inline int is_unfinished_v4(const struct ipv4_header *ip, __u32 len, const void *end)
+{
+	__u64 sum = (__u64)ip->source + ip->destination + bpf_htons(ip->protocol) + bpf_htons(len - 20);
+
+	return transport_checksum(&ip->ports, ip->protocol, end) == fold(sum);
+}
+
+static __always_inline int is_unfinished_v6(const struct ipv6_header *ip, const void *end)
+{
+	const __u32 *words = (const void *)ip->source;
+	__u64 sum = (__u64)ip->payload_length + bpf_htons(ip->next_header);
+
+#pragma unroll
+	for (int i = 0; i < 8; i++)
+		sum += words[i];
+	return transport_checksum(ip + 1, ip->next_header, end) == fold(sum);
 }
 
 // LEFT_REASONS if the packet is plain.

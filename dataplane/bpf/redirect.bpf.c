@@ -141,10 +141,7 @@ static __always_inline int forward(struct xdp_md *ctx, struct outer *outer, __be
 	ip->destination = next;
 	const __u32 *words = (const void *)ip;
 	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	ip->checksum = ~((sum & 0xffff) + (sum >> 16));
+	ip->checksum = ~fold(sum);
 	outer->gue.next_hop += 1;
 	tell(&forwarded_to, next);
 	return count(FORWARDED, way->ifindex == ctx->ingress_ifindex ? XDP_TX : redirect_to(way->ifindex, 0));
@@ -185,6 +182,8 @@ static __always_inline enum fate judge_v4(struct xdp_md *ctx, const struct ipv4_
 	    bpf_ntohs(ip->total_length) != len || !checksum_holds(ip) ||
 	    !holds_v4(redirect_config.vips_v4, redirect_config.vip_v4_count, ip->destination))
 		return LEFT_INNER;
+	if (is_unfinished_v4(ip, len, end))
+		return LEFT_INNER_UNFINISHED;
 	*ecn = ip->traffic_class & 3;
 	if (ip->protocol == PROTOCOL_UDP && redirect_config.keeps_udp)
 		return KEPT_UDP;
@@ -215,6 +214,8 @@ static __always_inline enum fate judge_v6(struct xdp_md *ctx, const struct ipv6_
 	if ((const void *)(ip + 1) + 8 > end || (ip->first & 0xf0) != 0x60 ||
 	    40 + bpf_ntohs(ip->payload_length) != len || !is_vip_v6(ip->destination))
 		return LEFT_INNER;
+	if (is_unfinished_v6(ip, end))
+		return LEFT_INNER_UNFINISHED;
 	*ecn = ip->first >> 12 & 3;
 	if (ip->next_header == PROTOCOL_UDP && redirect_config.keeps_udp)
 		return KEPT_UDP;
@@ -278,7 +279,7 @@ int redirect(struct xdp_md *ctx)
 		fate = judge_v4(ctx, inner, end, len, &ecn);
 	else
 		fate = judge_v6(ctx, inner, end, len, &ecn);
-	if (fate == LEFT_INNER)
+	if (fate == LEFT_INNER || fate == LEFT_INNER_UNFINISHED)
 		return count(fate, XDP_PASS);
 	if (ecn_says_more(outer, ecn))
 		return count(LEFT_OUTER, XDP_PASS);

@@ -21,7 +21,8 @@ enum fate {
 	LEFT_GUE = 16,
 	LEFT_INNER = 17,
 	LEFT_UNRESOLVED = 18,
-	FATES = 19,
+	LEFT_INNER_UNFINISHED = 19,
+	FATES = 20,
 };
 
 enum { MAX_PREFIXES = 16 };

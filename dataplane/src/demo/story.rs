@@ -12,6 +12,7 @@ use serde::Serialize;
 use tablegen::report::number::grouped;
 
 use crate::lab::client::Tally;
+use crate::lab::modes::Modes;
 use crate::lab::service::{DEMO, Service, name};
 use crate::lab::topology::{Size, VIP, VIP6};
 use crate::lab::world::{Setup, World};
@@ -96,6 +97,7 @@ fn world(binary: &Path, second_chance: bool) -> anyhow::Result<World> {
         director_lines: String::new(),
         service,
         seed: 1,
+        modes: Modes::from_environment(),
     })
 }
 

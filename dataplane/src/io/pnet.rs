@@ -13,10 +13,10 @@ use std::time::Duration;
 use pnet::{Channel, Config, DataLinkReceiver, DataLinkSender, NetworkInterface};
 
 use super::{Link, Moved, Outgoing, Received, survive_down};
-use crate::sys::checksum;
 use crate::sys::packet::{Fanout, OFFLOAD_HEADER, PacketSocket, take_error, unmute};
 use crate::sys::poll::readable;
 use crate::sys::ring::Offloads;
+use crate::wire::unfinished;
 
 /// One worker's channel.
 pub struct Pnet {
@@ -152,7 +152,7 @@ fn finished<'a>(frame: &'a [u8], offloads: Offloads, scratch: &'a mut [u8]) -> &
     let Some(partial) = offloads.partial else { return frame };
     let Some(copy) = scratch.get_mut(..frame.len()) else { return frame };
     copy.copy_from_slice(frame);
-    checksum::finish(copy, partial);
+    unfinished::finish(copy, partial);
     copy
 }
 

@@ -13,7 +13,7 @@
 
 pub mod client;
 pub mod folder;
-mod modes;
+pub mod modes;
 pub mod netns;
 pub mod peer;
 pub mod program;

@@ -1,20 +1,30 @@
-//! How programs take frames: what the environment asks for, and what they really do.
+//! How programs take frames and how clients send them: what the environment asks for, and what programs really do.
 
 use anyhow::ensure;
 
 use super::program::Program;
 
-/// The modes that the environment asks for, in place of the configurations'.
+/// What replaces the configurations' modes, and the kernel's default for clients.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Modes {
-    pub(super) director: Option<String>,
-    pub(super) redirect: Option<String>,
+pub struct Modes {
+    /// `mode` of every director.
+    pub director: Option<String>,
+    /// `mode` of every redirector.
+    pub redirect: Option<String>,
+    /// Whether clients' kernels finish transport checksums, as frames from a wire have them. By default they leave them
+    /// to the interface, and a veth leaves them unfinished.
+    pub finished_checksums: bool,
 }
 
 impl Modes {
-    pub(super) fn from_environment() -> Self {
+    /// Reads `LAB_DIRECTOR_MODE`, `LAB_REDIRECT_MODE` and `LAB_CHECKSUMS` (`finished`, or anything else).
+    pub fn from_environment() -> Self {
         let variable = |name| std::env::var(name).ok();
-        Self { director: variable("LAB_DIRECTOR_MODE"), redirect: variable("LAB_REDIRECT_MODE") }
+        Self {
+            director: variable("LAB_DIRECTOR_MODE"),
+            redirect: variable("LAB_REDIRECT_MODE"),
+            finished_checksums: variable("LAB_CHECKSUMS").as_deref() == Some("finished"),
+        }
     }
 
     /// Whether a program in a driver is asked for.

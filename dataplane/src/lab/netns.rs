@@ -97,7 +97,8 @@ impl Namespace {
     }
 
     /// Connects this namespace (`here`) and `other` (`there`) with a pair of Ethernet interfaces, still down, whose
-    /// frames look as they would on a wire: no merged segments, no unfinished checksums.
+    /// frames have the size that they would have on a wire: none is merged. As on any veth, the kernel does not finish
+    /// their transport checksums.
     pub fn connect(&self, here: &str, other: &Self, there: &str, mtu: u32) -> anyhow::Result<()> {
         let (pid, fd) = (process::id(), other.file.as_raw_fd());
         self.ip(&format!(
@@ -107,7 +108,7 @@ impl Namespace {
             let name = interface.to_owned();
             namespace
                 .run(move || {
-                    [Offload::TxChecksum, Offload::Tso, Offload::Gso, Offload::Gro]
+                    [Offload::Tso, Offload::Gso, Offload::Gro]
                         .iter()
                         .try_for_each(|offload| offload.switch(&name, false))
                 })

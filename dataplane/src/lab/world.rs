@@ -3,6 +3,9 @@
 //! The same scenarios are played in every mode: `LAB_DIRECTOR_MODE` (auto, xdp, af-packet, pnet) and
 //! `LAB_REDIRECT_MODE` (socket, auto, xdp; but socket beside a director) in the environment say which, in place of the
 //! configurations. What they ask for they must get: `xdp` natively, `auto` generically as on any veth.
+//!
+//! Clients leave transport checksums unfinished, as kernels do by default on a veth. A director's kernel program leaves
+//! such packets to its worker. `LAB_CHECKSUMS=finished` gives the program packets as from a wire.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,11 +18,13 @@ use common::table::ForwardingTable;
 use super::client::{Crowd, Tally};
 use super::folder::Folder;
 use super::modes::{self, Modes};
+use super::netns::Namespace;
 use super::peer::Passing;
 use super::program::Program;
 use super::server::Server;
 use super::service::{Service, name};
 use super::topology::{Network, PORT, Size, VIP, VIP6, service};
+use crate::sys::interface::Offload;
 
 /// How a world is made.
 #[derive(Clone, Debug)]
@@ -38,6 +43,8 @@ pub struct Setup {
     pub service: Service,
     /// What all that is sent follows from.
     pub seed: u64,
+    /// In place of the configurations' modes.
+    pub modes: Modes,
 }
 
 /// Everything at work.
@@ -70,7 +77,10 @@ impl World {
     /// Builds the network and starts all programs.
     pub fn new(setup: Setup) -> anyhow::Result<Self> {
         let network = Network::new(setup.size)?;
-        let wanted = Modes::from_environment();
+        let wanted = setup.modes.clone();
+        if wanted.finished_checksums {
+            finish_checksums(&network.clients)?;
+        }
         let passing = if wanted.native() { network.take_native()? } else { Vec::new() };
         let table = setup.service.build(None)?;
         let crowds = (0..setup.size.clients).map(|n| Crowd::new(setup.seed.wrapping_add(n.into()))).collect();
@@ -404,6 +414,11 @@ pub struct Hops {
     pub later: u64,
     /// Sent to the next hop.
     pub passed_on: u64,
+}
+
+fn finish_checksums(clients: &[Namespace]) -> anyhow::Result<()> {
+    let switch = || Offload::TxChecksum.switch("eth0", false);
+    clients.iter().try_for_each(|client| client.run(switch).with_context(|| client.name().to_owned()))
 }
 
 fn table_file(director: u8) -> String {

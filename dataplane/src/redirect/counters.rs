@@ -26,6 +26,8 @@ pub struct Counters {
     /// Flows that the kernel gave no answer about; they count as unknown.
     lookup_failed: AtomicU64,
     lookups: AtomicU64,
+    /// Packets whose transport checksum was unfinished.
+    checksums_finished: AtomicU64,
     /// When the last packet was kept that another redirector had passed on, in milliseconds of [`super::run`]'s clock.
     last_second_hop_ms: AtomicU64,
     /// Locked once a batch, after its verdicts, if one of its packets took a second hop; and by reports.
@@ -69,6 +71,12 @@ impl Counters {
         bump(&self.send_failed, packets);
     }
 
+    pub(super) fn finish_checksum(&self, finished: bool) {
+        if finished {
+            bump(&self.checksums_finished, 1);
+        }
+    }
+
     pub(super) fn lookups(&self, asked: usize, unanswered: usize) {
         bump(&self.lookups, asked);
         bump(&self.lookup_failed, unanswered);
@@ -109,6 +117,11 @@ pub struct Report {
     pub lookups: u64,
     /// Those that it did not answer.
     pub lookup_failed: u64,
+    /// Packets whose transport checksum was unfinished, and that were kept or passed on with it finished. About one
+    /// in 65,536 of these was finished before and looked unfinished by chance.
+    pub checksums_finished: u64,
+    /// Datagrams that the kernel dropped because the socket's buffer was full, or their own checksum was wrong.
+    pub lost: u64,
     /// The kernel program's share; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fast_path: Option<FastReport>,
@@ -127,6 +140,7 @@ impl Report {
         self.send_failed += counters.send_failed.load(Ordering::Relaxed);
         self.lookups += counters.lookups.load(Ordering::Relaxed);
         self.lookup_failed += counters.lookup_failed.load(Ordering::Relaxed);
+        self.checksums_finished += counters.checksums_finished.load(Ordering::Relaxed);
         let last = counters.last_second_hop_ms.load(Ordering::Relaxed);
         let since = (last > 0).then(|| now_ms.saturating_sub(last));
         self.since_second_hop_ms = [self.since_second_hop_ms, since].into_iter().flatten().min();
@@ -165,6 +179,8 @@ impl fmt::Display for Report {
         section(f, "passed on to", &self.forwarded_to)?;
         section(f, "refused", &self.refused)?;
         writeln!(f, "send failed: {}", self.send_failed)?;
+        writeln!(f, "lost before they were read: {}", self.lost)?;
+        writeln!(f, "checksums finished: {}", self.checksums_finished)?;
         if let Some(fast_path) = &self.fast_path {
             writeln!(f, "{fast_path}")?;
         }

@@ -18,6 +18,7 @@ use super::run::Shared;
 use super::sockets::{Memory, SocketTable};
 use crate::sys::datagram::{self, BATCH, Buffers};
 use crate::wire::gue::{Gue, GueError};
+use crate::wire::unfinished;
 
 /// The longest datagram that UDP can carry.
 const LONGEST: usize = 65_535;
@@ -160,7 +161,11 @@ impl Worker {
                 packet.congested_by(outside, self.buffers.message_with_headroom_mut(index))
             });
             self.plans[index] = match marked {
-                Ok(packet) => Plan::Packet(packet),
+                Ok(packet) => {
+                    let finished = packet.finish_checksum(self.buffers.message_with_headroom_mut(index));
+                    self.counters.finish_checksum(finished);
+                    Plan::Packet(packet)
+                }
                 Err(reason) => {
                     self.counters.refuse(reason);
                     Plan::Nothing
@@ -358,6 +363,15 @@ impl Packet {
             self.inner.traffic_class = now;
         }
         Ok(self)
+    }
+
+    /// Finishes the transport checksum if the packet's sender left it to hardware. A director on the same host hands
+    /// over such packets as they came. The sockets that send them on finish nothing. Returns whether it did.
+    fn finish_checksum(&self, message: &mut [u8]) -> bool {
+        let start = HEADROOM + self.header;
+        let packet = message.get_mut(start..start + self.inner.len).unwrap_or_default();
+        let found = unfinished::find(packet);
+        found.inspect(|partial| unfinished::finish(packet, *partial)).is_some()
     }
 
     fn keep(&self) -> Plan {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use std::{iter, ptr};
 
-use super::{Zeroable, check, set_option, socklen};
+use super::{Zeroable, check, option, set_option, socklen};
 
 /// Messages that one call moves at most.
 pub const BATCH: usize = 64;
@@ -72,6 +72,17 @@ fn unbound_server(address: SocketAddr, timeout: Duration) -> io::Result<OwnedFd>
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout)?;
     Ok(socket)
 }
+
+/// Datagrams that the kernel dropped because the socket's buffer was full or their checksum was wrong, since the socket
+/// was opened. The counter wraps.
+pub fn drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let counters: [u32; MEMINFO] = option(socket, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
+    Ok(counters[MEMINFO_DROPS])
+}
+
+/// `SK_MEMINFO_VARS` and `SK_MEMINFO_DROPS` (linux/sock_diag.h).
+pub(super) const MEMINFO: usize = 9;
+const MEMINFO_DROPS: usize = 8;
 
 /// From `linux/udp.h`; libc has no name for it on every target.
 const UDP_NO_CHECK6_RX: libc::c_int = 102;

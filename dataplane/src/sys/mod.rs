@@ -13,7 +13,6 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub mod batch;
 pub mod bpf;
 pub mod capability;
-pub mod checksum;
 pub mod datagram;
 pub mod inotify;
 pub mod interface;
@@ -73,6 +72,7 @@ zeroable!(
     i32,
     u32,
     u64,
+    [u32; datagram::MEMINFO],
     libc::cpu_set_t,
     libc::ifreq,
     libc::iovec,

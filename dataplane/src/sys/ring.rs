@@ -21,10 +21,10 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::checksum;
 use super::packet::{Arrivals, Fanout, OFFLOAD_HEADER, PacketSocket, take_error};
 use super::poll::readable;
 use super::{Zeroable, set_option};
+use crate::wire::unfinished;
 
 /// How much memory a ring has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,7 +261,7 @@ impl Entry {
         let range = self.range(body)?;
         let offloads = Offloads::read(body.get(range.start - OFFLOAD_HEADER..range.start)?);
         if let Some(partial) = offloads.partial {
-            checksum::finish(body.get_mut(range.clone())?, partial);
+            unfinished::finish(body.get_mut(range.clone())?, partial);
         }
         let start = self.restore_tag(body, range.start)?;
         let bytes = body.get_mut(start..range.end)?;
@@ -290,7 +290,7 @@ impl Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offloads {
     /// A checksum is to be finished.
-    pub partial: Option<checksum::Partial>,
+    pub partial: Option<unfinished::Partial>,
     /// Several frames in one.
     pub merged: Merged,
 }
@@ -314,7 +314,7 @@ impl Offloads {
         let field = half(header, 8).map(usize::from);
         let flagged = header.first().is_some_and(|flags| flags & VIRTIO_NEEDS_CSUM != 0);
         let partial = match (start, field) {
-            (Some(start), Some(field)) if flagged => Some(checksum::Partial { start, field }),
+            (Some(start), Some(field)) if flagged => Some(unfinished::Partial { start, field }),
             _ => None,
         };
         // A bit for ECN may be set beside the kind.

@@ -117,7 +117,7 @@ fn frames_for_other_hosts_are_marked() {
 fn offloads_are_read_at_every_length() {
     let header: Vec<u8> = [&[1, 1][..], &[0; 4], &34_u16.to_ne_bytes(), &16_u16.to_ne_bytes()].concat();
     let full = Offloads::read(&header);
-    assert_eq!(full.partial, Some(checksum::Partial { start: 34, field: 16 }));
+    assert_eq!(full.partial, Some(unfinished::Partial { start: 34, field: 16 }));
     assert_eq!(full.merged, Merged::Segments);
     for (kind, merged) in
         [(0, Merged::No), (0x84, Merged::Segments), (3, Merged::Datagrams), (5, Merged::Datagrams)]

@@ -17,6 +17,7 @@ pub mod ipv6;
 pub mod ports;
 pub mod tcp;
 pub mod udp;
+pub mod unfinished;
 
 /// Why a header cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

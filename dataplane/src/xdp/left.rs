@@ -31,6 +31,8 @@ reasons! {
         TooBig = 11 "too_big",
         /// The driver left no room in front of the frame.
         NoRoom = 12 "no_room",
+        /// The sender left the transport checksum to hardware; only user space can finish it.
+        Unfinished = 13 "unfinished",
     }
 }
 

@@ -17,7 +17,8 @@ pub(super) const KEPT: usize = 6;
 /// `FORWARDED`.
 pub(super) const FORWARDED: usize = 2 * KEPT;
 /// Names of `LEFT_NOT_OURS` and what follows.
-pub(super) const LEFT: [&str; 6] = ["not_ours", "outer", "sender", "gue", "inner", "unresolved"];
+pub(super) const LEFT: [&str; 7] =
+    ["not_ours", "outer", "sender", "gue", "inner", "unresolved", "inner_unfinished"];
 /// `FATES`.
 pub(super) const FATES: usize = FORWARDED + 1 + LEFT.len();
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod capture;
+mod checksums;
 mod demo;
 mod flood;
 mod one_host;

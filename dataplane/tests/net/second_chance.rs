@@ -11,6 +11,7 @@ use common::backend::{Health, State};
 use common::flow::HashFields;
 use dataplane::control::{Format, ask};
 use dataplane::lab::client::Tally;
+use dataplane::lab::modes::Modes;
 use dataplane::lab::netns::Namespace;
 use dataplane::lab::server::Server;
 use dataplane::lab::service::{Service, name};
@@ -29,6 +30,7 @@ pub(crate) fn setup(directors: u8, backends: u8, serving: u8) -> Setup {
         director_lines: String::new(),
         service: Service::with_backends(serving).unwrap(),
         seed: 7,
+        modes: Modes::from_environment(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use dataplane::lab::modes::Modes;
 use dataplane::lab::service::Service;
 use dataplane::lab::topology::{Size, service};
 use dataplane::lab::world::{Setup, World};
@@ -26,6 +27,7 @@ fn setup() -> Setup {
         director_lines: String::new(),
         service: Service::with_backends(1).unwrap(),
         seed: 7,
+        modes: Modes::from_environment(),
     }
 }
 

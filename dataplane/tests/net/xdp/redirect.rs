@@ -167,12 +167,16 @@ fn leaves(scene: &Scene, unknown: &[u8]) {
     assert_eq!(counts(scene).left["unresolved"], 3);
 }
 
+/// To the next hop.
+fn way_over(ifindex: u32) -> Neighbour {
+    Neighbour { destination: [6; 6], source: [7; 6], source_address: [10, 0, 1, 77].into(), ifindex }
+}
+
 /// Over the interface that it came by and over another, for as long as the way to the next hop is known.
 fn passes_on(scene: &mut Scene, unknown: &[u8]) {
     let frame = gue(DIRECTOR, 0, &[NEXT, DIRECTOR], unknown);
     for (ifindex, action) in [(INGRESS, TX), (INGRESS + 1, REDIRECT)] {
-        let way =
-            Neighbour { destination: [6; 6], source: [7; 6], source_address: [10, 0, 1, 77].into(), ifindex };
+        let way = way_over(ifindex);
         scene.program.set_neighbour(NEXT.into(), Some(&way)).unwrap();
         let mut expected = gue([10, 0, 1, 77], 1, &[NEXT, DIRECTOR], unknown);
         expected[..6].fill(6);
@@ -206,12 +210,7 @@ fn a_mark_that_the_packet_inside_lacks_is_left() {
     with_bpf(|| {
         let mut scene = scene(VIP.into());
         let (here, there) = (scene.client.local_addr().unwrap(), scene.client.peer_addr().unwrap());
-        let way = Neighbour {
-            destination: [6; 6],
-            source: [7; 6],
-            source_address: [10, 0, 1, 77].into(),
-            ifindex: INGRESS,
-        };
+        let way = way_over(INGRESS);
         scene.program.set_neighbour(NEXT.into(), Some(&way)).unwrap();
         let stranger = SocketAddr::new(here.ip(), here.port() ^ 1);
         let (not_ect, ect_1, ect_0, ce) = (0, 1, 2, 3);
@@ -235,6 +234,40 @@ fn a_mark_that_the_packet_inside_lacks_is_left() {
         }
         assert_eq!(counts(&scene).left["outer"], 2 * 6, "both marks, three packets without each");
     });
+}
+
+/// A director on the same host hands over packets whose checksum is unfinished. To keep or to pass on, they are for
+/// user space, which finishes it. With any other checksum the program does both.
+fn leaves_what_is_unfinished(vip: IpAddr) {
+    let mut scene = scene(vip);
+    let (here, there) = (scene.client.local_addr().unwrap(), scene.client.peer_addr().unwrap());
+    let stranger = SocketAddr::new(here.ip(), here.port() ^ 1);
+    let way = way_over(INGRESS);
+    scene.program.set_neighbour(NEXT.into(), Some(&way)).unwrap();
+    let at = if vip.is_ipv4() { 36 } else { 56 };
+    for (number, (from, flags, action)) in
+        (1..).zip([(stranger, SYN, PASS), (here, ACK, PASS), (stranger, ACK, TX)])
+    {
+        let mut packet = inner(from, there, flags);
+        let (addresses, segment) = if vip.is_ipv4() { (12..20, 20) } else { (8..40, 40) };
+        let len = u16::try_from(packet.len() - segment).unwrap().to_be_bytes();
+        let sum = !checksum(&[&packet[addresses], &[0, 6], &len].concat());
+        packet[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        let frame = gue(DIRECTOR, 0, &[NEXT], &packet);
+        assert_eq!(run(&scene, &frame), (PASS, frame), "{flags:02x}: left as it came");
+        assert_eq!(counts(&scene).left["inner_unfinished"], number);
+        packet[at + 1] ^= 1;
+        let (done, out) = run(&scene, &gue(DIRECTOR, 0, &[NEXT], &packet));
+        assert_eq!(done, action, "{flags:02x}");
+        assert!(action == TX || out == unwrapped(&packet), "{flags:02x}");
+    }
+    scene.server.flush().unwrap();
+}
+
+#[test]
+fn an_unfinished_checksum_inside_is_left_to_user_space() {
+    with_bpf(|| leaves_what_is_unfinished(VIP.into()));
+    with_bpf(|| leaves_what_is_unfinished("2001:db8::10".parse().unwrap()));
 }
 
 /// Writes the ECN field of an IPv4 packet.

@@ -10,9 +10,9 @@ use dataplane::xdp::{Director, Left};
 
 use crate::judge::{INGRESS, PASS, REDIRECT, SHORTEST, TX, compare, less, load, only_reason};
 use crate::support::{
-    frames::{V4, V6, ethernet, tcp},
+    frames::{V4, V6, ethernet, tcp, udp, unfinished},
     tables::{GATEWAY_MAC, TableSpec, bind, pipeline},
-    vectors::{CLIENT, CLIENT6, PIPELINE, WEB, all},
+    vectors::{CLIENT, CLIENT6, DNS, DNS6, PIPELINE, WEB, WEB6, all},
 };
 
 /// What the program may do with a frame, counted as it should be.
@@ -76,6 +76,54 @@ fn every_reason_is_reached() {
     // A driver without room in front of the frame cannot be had in a test run.
     let missing: Vec<_> = Left::ALL.iter().filter(|reason| !reached.contains(reason)).collect();
     assert_eq!(missing, [&Left::NoRoom]);
+}
+
+/// Only user space can finish a checksum that the sender left to its network card. Of all values of the field one says
+/// that it did; with any other, a right checksum and "none" included, the program sends the packet.
+#[test]
+fn an_unfinished_checksum_is_left_to_user_space() {
+    let Some(director) = load(&PIPELINE, INGRESS) else { return };
+    let data = |len| vec![0x5a; len];
+    for (v4, protocol, len) in
+        [(true, 6, 0), (true, 6, 999), (true, 17, 5), (false, 6, 0), (false, 6, 999), (false, 17, 5)]
+    {
+        let (from, to) = match (v4, protocol) {
+            (true, 6) => (CLIENT, WEB),
+            (true, _) => (CLIENT, DNS),
+            (false, 6) => (CLIENT6, WEB6),
+            (false, _) => (CLIENT6, DNS6),
+        };
+        let segment = if protocol == 6 { tcp(1, 443, 16, &data(len)) } else { udp(1, 53, &data(len)) };
+        let segment = unfinished(from, to, protocol, segment);
+        let packet = match v4 {
+            true => V4::new(from, to, protocol).packet(&segment),
+            false => V6::new(from, to, protocol).packet(&segment),
+        };
+        let at = if v4 { 20 } else { 40 } + if protocol == 6 { 16 } else { 6 };
+        let kind = if v4 { 0x0800 } else { 0x86dd };
+        for tags in [&[kind][..], &[0x8100, kind]] {
+            let mut frame = ethernet(tags, &packet);
+            let at = frame.len() - packet.len() + at;
+            let field = u16::from_be_bytes([frame[at], frame[at + 1]]);
+            // Padding is no part of the packet.
+            frame.extend([0xee; 7]);
+            let before = director.counts().unwrap();
+            assert_eq!(check("unfinished", &PIPELINE, &director, &frame).1, PASS, "{to} {protocol} {len}");
+            let counted = less(&director.counts().unwrap(), &before);
+            assert_eq!(only_reason(&counted), Some(Left::Unfinished), "{to} {protocol} {len}");
+            for other in
+                [0, 1, field.wrapping_add(1), field.wrapping_sub(1), field.swap_bytes(), !field, 0xffff]
+            {
+                frame[at..at + 2].copy_from_slice(&other.to_be_bytes());
+                assert_ne!(other, field, "this value is not the sum of the pseudo header");
+                assert_eq!(
+                    check("finished", &PIPELINE, &director, &frame).1,
+                    TX,
+                    "{to} {protocol} {other:04x}"
+                );
+            }
+        }
+    }
 }
 
 /// The most that the kernel has to verify: every length of prefix of both families.
