@@ -35,6 +35,19 @@ impl Around {
         self.suppressed += other.suppressed;
         self.undelivered += other.undelivered;
     }
+
+    /// Frames that were lost outside of the pipeline, by where. An answer that was suppressed is not among them: the
+    /// frame that it is about counts as dropped.
+    fn losses(&self) -> [(&'static str, u64); 6] {
+        [
+            ("lost", self.lost),
+            ("congested", self.moved.congested),
+            ("refused", self.moved.refused),
+            ("damaged", self.moved.damaged),
+            ("merged", self.merged),
+            ("undelivered", self.undelivered),
+        ]
+    }
 }
 
 /// A worker's counters, of one table.
@@ -154,6 +167,8 @@ pub(crate) struct Report {
     answered: BTreeMap<&'static str, u64>,
     passed: BTreeMap<&'static str, u64>,
     dropped: BTreeMap<&'static str, u64>,
+    /// The sum of `dropped` and of what was lost in `driver`: [`Around::losses`].
+    dropped_total: u64,
     driver: BTreeMap<&'static str, u64>,
     /// Absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -216,7 +231,11 @@ impl Report {
         totals: &Totals,
         fast_path: Option<FastReport>,
     ) -> Self {
-        let Around { moved, lost, merged, suppressed, undelivered } = totals.around;
+        let (Around { moved, suppressed, .. }, losses) = (totals.around, totals.around.losses());
+        let dropped_by_driver: u64 = losses.iter().map(|(_, frames)| frames).sum();
+        let drop_reasons = DropReason::ALL.iter();
+        let dropped: BTreeMap<_, _> =
+            drop_reasons.map(|reason| (reason.name(), totals.counters.dropped(*reason))).collect();
         let counters = &totals.counters;
         let forwarding = plan.pipeline.forwarding();
         Self {
@@ -234,19 +253,17 @@ impl Report {
             local: counters.local,
             answered: Answer::ALL.iter().map(|one| (one.name(), counters.answered(*one))).collect(),
             passed: PassReason::ALL.iter().map(|one| (one.name(), counters.passed(*one))).collect(),
-            dropped: DropReason::ALL.iter().map(|one| (one.name(), counters.dropped(*one))).collect(),
-            driver: BTreeMap::from([
+            dropped_total: dropped.values().sum::<u64>() + dropped_by_driver,
+            dropped,
+            driver: [
                 ("received", moved.received),
                 ("sent", moved.sent),
-                ("congested", moved.congested),
-                ("refused", moved.refused),
                 ("foreign", moved.foreign),
-                ("damaged", moved.damaged),
-                ("lost", lost),
-                ("merged", merged),
                 ("suppressed", suppressed),
-                ("undelivered", undelivered),
-            ]),
+            ]
+            .into_iter()
+            .chain(losses)
+            .collect(),
             fast_path,
             tables: tables(plan, totals),
             former: former(plan, totals),
@@ -300,14 +317,11 @@ impl fmt::Display for Report {
         }
         writeln!(f, "frames     {}", self.frames)?;
         writeln!(f, "  encapsulated {}, local {}", self.encapsulated, self.local)?;
-        for (what, counts) in [
-            ("answered", &self.answered),
-            ("passed", &self.passed),
-            ("dropped", &self.dropped),
-            ("driver", &self.driver),
-        ] {
-            write_counts(f, what, counts)?;
-        }
+        write_counts(f, "answered", &self.answered, None)?;
+        write_counts(f, "passed", &self.passed, None)?;
+        let by_driver = self.dropped_total - self.dropped.values().sum::<u64>();
+        write_counts(f, "dropped", &self.dropped, Some(("by driver", by_driver)))?;
+        write_counts(f, "driver", &self.driver, None)?;
         if let Some(fast_path) = &self.fast_path {
             writeln!(f, "{fast_path}")?;
         }
@@ -330,11 +344,17 @@ pub(crate) fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, noun: &s
     format!("{count} {noun}{}", if count == N::from(1) { "" } else { "s" })
 }
 
-/// One line; what is zero is left out.
-fn write_counts(f: &mut fmt::Formatter<'_>, what: &str, counts: &BTreeMap<&'static str, u64>) -> fmt::Result {
+/// One line with the total; what is zero is left out. `other` is a count beside those.
+fn write_counts(
+    f: &mut fmt::Formatter<'_>,
+    what: &str,
+    counts: &BTreeMap<&'static str, u64>,
+    other: Option<(&str, u64)>,
+) -> fmt::Result {
     write!(f, "  {what}")?;
-    for (name, count) in counts.iter().filter(|(_, count)| **count > 0) {
+    let all = || counts.iter().map(|(name, count)| (*name, *count)).chain(other);
+    for (name, count) in all().filter(|(_, count)| *count > 0) {
         write!(f, " {name} {count},")?;
     }
-    writeln!(f, " total {}", counts.values().sum::<u64>())
+    writeln!(f, " total {}", all().map(|(_, count)| count).sum::<u64>())
 }

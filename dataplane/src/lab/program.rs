@@ -80,6 +80,11 @@ impl Program {
         bail!("{} printed no counters", self.name)
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks it to read its configuration again.
     pub fn reload(&self) -> io::Result<()> {
         reload(&self.child)

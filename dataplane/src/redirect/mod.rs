@@ -28,6 +28,7 @@ mod ecn;
 mod envelope;
 mod fast;
 pub mod inner;
+mod losses;
 mod recent;
 mod routes;
 pub mod run;

@@ -14,6 +14,7 @@ use anyhow::Context;
 use super::config::RedirectConfig;
 use super::counters::{Counters, Report};
 use super::fast::FastPath;
+use super::losses::Losses;
 use super::recent::RecentSyns;
 use super::worker::Worker;
 use crate::console::{self, show};
@@ -80,6 +81,7 @@ fn bind_control(path: &Path) -> anyhow::Result<Control> {
 pub struct Redirector {
     shared: Arc<Shared>,
     fast: Mutex<Option<FastPath>>,
+    losses: Losses,
     threads: Vec<JoinHandle<anyhow::Result<()>>>,
 }
 
@@ -114,6 +116,7 @@ impl Redirector {
         let ready: Vec<_> =
             ready.collect::<Result<_, _>>().context("raw sockets (this needs CAP_NET_RAW)")?;
         let servers = open(shared.config.listen, workers)?;
+        let losses = Losses::of(&servers).context("UDP sockets")?;
         let fast = Mutex::new(FastPath::start(&shared.config)?);
         let threads = ready.into_iter().zip(servers).enumerate().map(|(index, (worker, server))| {
             let shared = Arc::clone(&shared);
@@ -122,7 +125,7 @@ impl Redirector {
                 .spawn(move || work(&shared, worker, &server))
         });
         let threads = threads.collect::<Result<_, _>>().context("threads")?;
-        Ok(Self { shared, fast, threads })
+        Ok(Self { shared, fast, losses, threads })
     }
 
     /// Has a worker given up?
@@ -133,7 +136,7 @@ impl Redirector {
     /// The counters so far.
     pub fn report(&self) -> Report {
         let now_ms = self.shared.now_ms();
-        let mut report = Report { running_ms: now_ms, ..Report::default() };
+        let mut report = Report { running_ms: now_ms, lost: self.losses.total(), ..Report::default() };
         self.shared.counters.iter().for_each(|own| report.add(own, now_ms));
         if let Some(fast) = self.fast().as_ref() {
             fast.report(&mut report);
@@ -141,9 +144,10 @@ impl Redirector {
         report
     }
 
-    /// Tells the fast path, if there is one, how next hops are reached; to be called every now and then. Where that
-    /// fails it ends, and the socket takes everything.
+    /// Looks at what the sockets lost, and tells the fast path, if there is one, how next hops are reached; to be called
+    /// every now and then. Where the fast path cannot be told it ends, and the socket takes everything.
     pub fn follow_network(&self) {
+        self.losses.total();
         if self.fast().is_none() {
             return;
         }

@@ -423,3 +423,55 @@ fn beside_a_director_the_socket_takes_everything() {
     assert!(report["kept"]["syn"] == 0 && report["fast_path"].is_null(), "{report}");
     drop(director);
 }
+
+/// Its buffer is full and it does not run: `status` reports what the kernel counts (UdpRcvbufErrors).
+#[test]
+fn datagrams_that_the_socket_lost_are_counted() {
+    if !crate::privileged() {
+        return;
+    }
+    let network =
+        Network::new(Size { clients: 1, directors: 1, backends: 1, shared: false, underlay_mtu: 1_600 })
+            .unwrap();
+    let folder = Folder::new().unwrap();
+    let config =
+        "version: 1\ndirectors: [10.1.0.2]\nbackends: [10.2.0.0/16]\nvips: [203.0.113.10]\ncontrol: r.sock\n";
+    let path = folder.write("r.yaml", config).unwrap().display().to_string();
+    let host = &network.backends[0];
+    let binary = env!("CARGO_BIN_EXE_dataplane");
+    let arguments = ["redirect", "--config", &path];
+    let mut redirector = Program::start(host, binary.into(), &arguments, folder.file("log")).unwrap();
+    redirector.wait_for("listening").unwrap();
+    let errors = || {
+        host.run(|| {
+            let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+            let mut lines = text.lines().filter(|line| line.starts_with("Udp:")).map(str::split_whitespace);
+            let (mut names, values) = (lines.next().unwrap(), lines.next().unwrap());
+            let at = names.position(|name| name == "RcvbufErrors").unwrap();
+            values.into_iter().nth(at).unwrap().parse::<u64>().unwrap()
+        })
+    };
+    let pid = redirector.pid();
+    let signal = |name: &str| host.shell(&format!("kill -{name} {pid}")).unwrap();
+    let datagram = gue(&udp(true), 0, &[]);
+    signal("STOP");
+    network.directors[0].run(move || {
+        let socket = UdpSocket::bind("10.1.0.2:40000").unwrap();
+        // Bounded; the buffer is at most 16 MiB, and each datagram takes 768 octets or more of it.
+        for _ in 0..30_000 {
+            socket.send_to(&datagram, (backend(0), GUE)).unwrap();
+        }
+    });
+    let lost = errors();
+    signal("CONT");
+    assert!(lost > 0, "30,000 datagrams are more than the buffer holds");
+    let status = |json: &[&str]| {
+        let mut status = std::process::Command::new(binary);
+        let output = status.args(["status", "--config", &path]).args(json).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let report: serde_json::Value = serde_json::from_str(&status(&["--json"])).unwrap();
+    assert_eq!((report["lost"].as_u64(), errors()), (Some(lost), lost), "{report}");
+    let text = status(&[]);
+    assert!(text.contains(&format!("lost before they were read: {lost}\n")), "{text}");
+}

@@ -263,6 +263,84 @@ fn answers_about_packets_that_are_too_big_are_limited() {
     });
 }
 
+/// The ring is full and the worker does not run: what the kernel drops is counted beside what the pipeline drops, and
+/// the total has both.
+#[test]
+fn frames_that_the_ring_lost_are_in_the_total_of_drops() {
+    const LOAD: u64 = 20_000;
+    isolated(|| {
+        let host = Host::new();
+        host.install(&table(None, &FOUR, 0).encode());
+        let director = host.run("workers: 1", &[]);
+        resolved(&director);
+        let too_big: Vec<_> = (0..3).map(|number| packet(number, &[0; 1_460])).collect();
+        let mut sender = host.sender();
+        sender.send(&too_big);
+        director.until("three drops", |status| status["dropped"]["too_big"] == 3);
+        director.signal("STOP");
+        let load: Vec<_> = (0..64).map(|number| packet(number, &[0; 1_300])).collect();
+        (0..LOAD.div_ceil(64)).for_each(|_| sender.send(&load));
+        director.signal("CONT");
+        let count = |status: &serde_json::Value, path: &str| status.pointer(path).unwrap().as_u64().unwrap();
+        let sent = LOAD.div_ceil(64) * 64;
+        let status = director.until("all are accounted for", |status| {
+            count(status, "/encapsulated") + count(status, "/driver/lost") >= sent
+        });
+        let lost = count(&status, "/driver/lost");
+        assert!(lost > 0, "{status:#}");
+        assert_eq!(count(&status, "/encapsulated") + lost, sent, "{status:#}");
+        assert_eq!(status["dropped"]["too_big"], 3, "told apart");
+        let others = count(&status, "/driver/congested") + count(&status, "/driver/refused");
+        assert_eq!(count(&status, "/dropped_total"), 3 + lost + others, "{status:#}");
+        let text = dataplane::control::ask(&host.path("control"), dataplane::control::Format::Text).unwrap();
+        let line = format!("  dropped too_big 3, by driver {}, total {}\n", lost + others, 3 + lost + others);
+        assert!(text.contains(&line) && text.contains(&format!(" lost {lost},")), "{line}: {text}");
+        director.stop();
+    });
+}
+
+/// Two hops over IPv4 add 40 octets, and an IPv6 client may send 1,280.
+#[test]
+fn an_underlay_too_small_for_ipv6_clients_is_warned_about() {
+    isolated(|| {
+        let host = Host::new();
+        let mut both = table(None, &FOUR, 0).tables()[0].clone();
+        let mut bind = both.binds[0];
+        bind.prefix = common::bind::Prefix::host("2001:db8::10".parse().unwrap());
+        both.binds.push(bind);
+        let both = common::table::ForwardingTable::new(None, vec![both]).unwrap();
+        host.install(&both.encode());
+        let check = |settings: &str| {
+            let path = host.path("check.yaml");
+            let text = format!("version: 1\ntable: web.table\ninterface: back\n{settings}\n");
+            fs::write(&path, text).unwrap();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_dataplane"));
+            let output = command.args(["run", "--check", "--config"]).arg(path).output().unwrap();
+            assert!(output.status.success());
+            String::from_utf8(output.stderr).unwrap()
+        };
+        let warning =
+            |mtu: u16| format!("the underlay's MTU is {mtu} octets, and IPv6 clients of table web need 1320");
+        let cure = "Raise the MTU of the path to every backend to at least 1320";
+        assert!(check("mtu: 1319").contains(&warning(1_319)) && check("mtu: 1319").contains(cure));
+        assert_eq!(check("mtu: 1320"), "");
+        ip("link set back mtu 1310");
+        assert!(check("").contains(&warning(1_310)), "of the interface: {}", check(""));
+        // By the routes, and not by the interface of the clients.
+        let director = host.run("workers: 1", &[]);
+        resolved(&director);
+        assert!(director.said().contains(&warning(1_310)), "{}", director.said());
+        // A change is told, and that all is well is not.
+        ip("link set back mtu 1300");
+        director.until("the new MTU", |status| status["mtu"] == 1_300);
+        ip("link set back mtu 1400");
+        director.until("the new MTU", |status| status["mtu"] == 1_400);
+        let (_, said) = director.stop();
+        assert_eq!(said.matches("IPv6 clients of table web need").count(), 2, "{said}");
+        assert!(said.contains(&warning(1_300)), "{said}");
+    });
+}
+
 #[test]
 fn a_backend_on_the_directors_own_host_gets_its_packets() {
     isolated(|| {
