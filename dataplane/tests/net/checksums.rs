@@ -12,9 +12,11 @@ use std::time::Duration;
 use common::bind::{Bind, PortRange, Prefix, Protocol};
 use dataplane::lab::modes::Modes;
 use dataplane::lab::netns::Namespace;
-use dataplane::lab::topology::{VIP, VIP6, backend, backend_v6};
+use dataplane::lab::topology::{Network, VIP, VIP6, backend, backend_v6, director};
 use dataplane::lab::world::World;
 use dataplane::sys::datagram::{bind_to_loopback, raw_ip, send};
+use dataplane::sys::interface::Interface;
+use dataplane::sys::packet::PacketSocket;
 use etherparse::PacketBuilder;
 
 use crate::redirect::{Bench, bench, gue};
@@ -247,9 +249,20 @@ fn unfinished(v4: bool, tcp: bool) -> Vec<u8> {
     octets
 }
 
-fn checksum(packet: &[u8], tcp: bool) -> u16 {
-    let at = if packet[0] >> 4 == 4 { 20 } else { 40 } + if tcp { 16 } else { 6 };
-    u16::from_be_bytes([packet[at], packet[at + 1]])
+/// A TCP packet with the checksum that etherparse computes.
+fn with_right_checksum(packet: &[u8]) -> Vec<u8> {
+    let header = etherparse::PacketHeaders::from_ip_slice(packet).unwrap();
+    let Some(etherparse::TransportHeader::Tcp(tcp)) = header.transport else { panic!("TCP was sent") };
+    let payload = header.payload.slice();
+    let (right, at) = match header.net.unwrap() {
+        etherparse::NetHeaders::Ipv4(ip, _) => (tcp.calc_checksum_ipv4(&ip, payload).unwrap(), 36),
+        etherparse::NetHeaders::Ipv6(ip, _) => (tcp.calc_checksum_ipv6(&ip, payload).unwrap(), 56),
+        etherparse::NetHeaders::Arp(_) => panic!("IP was sent"),
+    };
+    let mut octets = packet.to_vec();
+    octets[at..at + 2].copy_from_slice(&right.to_be_bytes());
+    assert_ne!(octets, packet, "it was unfinished");
+    octets
 }
 
 /// A director on the same host that is not ours may hand over packets whose checksum is unfinished. The control is
@@ -298,24 +311,85 @@ fn the_redirector_finishes_what_it_passes_on() {
         let hop: IpAddr = if v4 { backend(1).into() } else { backend_v6(1).into() };
         let to: IpAddr = if v4 { backend(0).into() } else { backend_v6(0).into() };
         bench.send(&bench.network.directors[0], &gue(&expected, 0, &[hop]), to);
-        let header = etherparse::PacketHeaders::from_ip_slice(&expected).unwrap();
-        let (etherparse::TransportHeader::Tcp(tcp), payload) = (header.transport.unwrap(), b"odd") else {
-            panic!("TCP was sent")
-        };
-        let right = match header.net.unwrap() {
-            etherparse::NetHeaders::Ipv4(ip, _) => tcp.calc_checksum_ipv4(&ip, payload),
-            etherparse::NetHeaders::Ipv6(ip, _) => tcp.calc_checksum_ipv6(&ip, payload),
-            etherparse::NetHeaders::Arp(_) => panic!("IP was sent"),
-        }
-        .unwrap();
-        assert_ne!(checksum(&expected, true), right, "it was unfinished");
-        let at = if v4 { 36 } else { 56 };
-        expected[at..at + 2].copy_from_slice(&right.to_be_bytes());
+        expected = with_right_checksum(&expected);
         let mut octets = [0; 200];
         let len = next.recv(&mut octets).unwrap();
         assert_eq!(octets[..len], gue(&expected, 1, &[hop]), "{v4}");
         until(|| finished(&bench) == number, "it is counted");
     }
+}
+
+/// GUE from the director's host as its kernel would send it for a tunnel of its own: the kernel marks the checksum inside
+/// as unfinished and carries the mark along, up to the redirector's interface and into its socket.
+fn send_marked(network: &Network, to: std::net::Ipv4Addr, inner: &[u8], tcp: bool, hops: &[IpAddr]) {
+    let gateway = network.router.run(|| Interface::named("director0").unwrap().mac);
+    let datagram = gue(inner, 0, hops);
+    let before_inner = 14 + 20 + 8 + datagram.len() - inner.len();
+    let transport = if inner[0] >> 4 == 4 { 20 } else { 40 };
+    let start = u16::try_from(before_inner + transport).unwrap();
+    let field: u16 = if tcp { 16 } else { 6 };
+    network.directors[0].run(move || {
+        let own = Interface::named("eth0").unwrap();
+        let mut frame = Vec::new();
+        let ip = PacketBuilder::ethernet2(own.mac, gateway).ipv4(director(0).octets(), to.octets(), 64);
+        ip.udp(40_000, 19_523).write(&mut frame, &datagram).unwrap();
+        frame[40..42].fill(0);
+        // `virtio_net_hdr`: VIRTIO_NET_HDR_F_NEEDS_CSUM, and where the checksum starts and lies.
+        let mut octets = vec![1, 0, 0, 0, 0, 0];
+        octets.extend([start.to_ne_bytes(), field.to_ne_bytes()].concat());
+        octets.extend(frame);
+        let socket = PacketSocket::open().unwrap();
+        socket.report_offloads().unwrap();
+        assert_eq!(socket.send(own.index, &octets).unwrap(), octets.len());
+    });
+}
+
+/// Whether its program leaves the packet alone or the socket takes everything: no mode of the redirector relies on the
+/// kernel's mark, which a packet loses when it is sent again.
+fn takes_marked(mode: &str) {
+    if !crate::privileged() {
+        return;
+    }
+    let bench = bench(&format!("mode: {mode}\ninterface: eth0\n"));
+    let _passing = bench.network.take_native().unwrap();
+    let host = &bench.network.backends[0];
+    let service = host.run(|| UdpSocket::bind((VIP, ECHO)).unwrap());
+    let next = bench.listen(1);
+    service.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+    let (datagram, segment) = (unfinished(true, false), unfinished(true, true));
+    // The control: on its way nothing finishes the checksum.
+    let mut octets = [0; 200];
+    send_marked(&bench.network, backend(1), &segment, true, &[]);
+    let len = next.recv(&mut octets).expect("the control");
+    assert_eq!(octets[..len], gue(&segment, 0, &[]), "{mode}");
+    send_marked(&bench.network, backend(0), &datagram, false, &[]);
+    let len =
+        service.recv(&mut octets).unwrap_or_else(|error| panic!("{mode}: the datagram is kept: {error}"));
+    assert_eq!(&octets[..len], b"hello", "{mode}");
+    let hop: IpAddr = backend(1).into();
+    send_marked(&bench.network, backend(0), &segment, true, &[hop]);
+    let len =
+        next.recv(&mut octets).unwrap_or_else(|error| panic!("{mode}: the segment is passed on: {error}"));
+    assert_eq!(octets[..len], gue(&with_right_checksum(&segment), 1, &[hop]), "{mode}");
+    assert_eq!((checksum_errors(host), finished(&bench)), (0, 2), "{mode}");
+    let report = serde_json::to_value(bench.redirector.report()).unwrap();
+    let left = report["fast_path"]["left"]["inner_unfinished"].as_u64();
+    assert_eq!(left, (mode != "socket").then_some(2), "{mode}");
+}
+
+#[test]
+fn the_redirector_takes_what_the_kernel_marks_by_its_socket() {
+    takes_marked("socket");
+}
+
+#[test]
+fn the_redirector_takes_what_the_kernel_marks_in_the_stack() {
+    takes_marked("auto");
+}
+
+#[test]
+fn the_redirector_takes_what_the_kernel_marks_in_the_driver() {
+    takes_marked("xdp");
 }
 
 fn finished(bench: &Bench) -> u64 {
