@@ -116,6 +116,14 @@ impl Namespace {
         }
         Ok(())
     }
+
+    /// The kernel here finishes the transport checksums of what it sends by this interface, so that frames are as on a
+    /// wire.
+    pub fn finish_checksums(&self, interface: &str) -> anyhow::Result<()> {
+        let name = interface.to_owned();
+        self.run(move || Offload::TxChecksum.switch(&name, false))
+            .with_context(|| format!("in {}: offloads of {interface}", self.name))
+    }
 }
 
 fn live(todo: &Receiver<Job>, ready: &Sender<io::Result<OwnedFd>>) {

@@ -18,13 +18,11 @@ use common::table::ForwardingTable;
 use super::client::{Crowd, Tally};
 use super::folder::Folder;
 use super::modes::{self, Modes};
-use super::netns::Namespace;
 use super::peer::Passing;
 use super::program::Program;
 use super::server::Server;
 use super::service::{Service, name};
 use super::topology::{Network, PORT, Size, VIP, VIP6, service};
-use crate::sys::interface::Offload;
 
 /// How a world is made.
 #[derive(Clone, Debug)]
@@ -79,7 +77,7 @@ impl World {
         let network = Network::new(setup.size)?;
         let wanted = setup.modes.clone();
         if wanted.finished_checksums {
-            finish_checksums(&network.clients)?;
+            network.clients.iter().try_for_each(|client| client.finish_checksums("eth0"))?;
         }
         let passing = if wanted.native() { network.take_native()? } else { Vec::new() };
         let table = setup.service.build(None)?;
@@ -414,11 +412,6 @@ pub struct Hops {
     pub later: u64,
     /// Sent to the next hop.
     pub passed_on: u64,
-}
-
-fn finish_checksums(clients: &[Namespace]) -> anyhow::Result<()> {
-    let switch = || Offload::TxChecksum.switch("eth0", false);
-    clients.iter().try_for_each(|client| client.run(switch).with_context(|| client.name().to_owned()))
 }
 
 fn table_file(director: u8) -> String {

@@ -84,6 +84,8 @@ fn take_uploads(namespace: &Namespace, requests: usize) -> std::thread::JoinHand
 fn network() -> (Namespace, Namespace) {
     let (client, server) = (Namespace::new("client").unwrap(), Namespace::new("server").unwrap());
     client.connect("wire", &server, "wire", 1_500).unwrap();
+    // The capture is of frames as on a wire.
+    [&client, &server].iter().for_each(|end| end.finish_checksums("wire").unwrap());
     [&client, &server].iter().for_each(|end| end.ip("link set wire up").unwrap());
     [&client, &server].iter().for_each(|end| end.wait_for("wire").unwrap());
     client.ip("addr add 198.51.100.2/24 dev wire\nroute add 203.0.113.10 via 198.51.100.1").unwrap();
