@@ -160,7 +160,8 @@ impl Plan<'_> {
     fn settle(&mut self, goal: &[TableSpec]) -> Result<(), PlanError> {
         let specs = steps::first_changes(self.last(), goal, 0);
         if let Some(mut step) = self.safe(&specs, Wait::Connections, true)? {
-            step.changes = vec!["no change of backends: former owners are dropped from the hop lists".to_owned()];
+            step.changes =
+                vec!["no change of backends: former owners are dropped from the hop lists".to_owned()];
             self.steps.push(step);
         }
         Ok(())
