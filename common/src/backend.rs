@@ -129,6 +129,11 @@ impl Backend {
         self.is_candidate() && !self.accepts()
     }
 
+    /// Does a packet whose primary this is carry `hop`? The outer header and the hops after it are of one address family.
+    pub fn carries(&self, hop: &Self) -> bool {
+        self.address.is_ipv6() == hop.address.is_ipv6()
+    }
+
     /// The weight that ranks it: while filling, `fill` percent of [`Backend::weight`].
     pub fn effective_weight(&self) -> f64 {
         match self.state {

@@ -1,8 +1,8 @@
 //! Every rule of the format about values, for tables that were read from a file and for those made in memory.
 
 use super::{
-    BACKEND_LEN, BIND_LEN, ForwardingTable, HEAD_LEN, HEADER_LEN, HOPS, MAX_BACKENDS, MAX_BINDS, MAX_SHARES,
-    MAX_TABLES, MAX_TEXT, NONE, ROWS, Ranking, SECTIONS, Section, Table, TableError, encode,
+    BACKEND_LEN, BIND_LEN, Built, ForwardingTable, HEAD_LEN, HEADER_1_LEN, HOPS, MAX_BACKENDS, MAX_BINDS,
+    MAX_SHARES, MAX_TABLES, MAX_TEXT, NONE, ROWS, Ranking, SECTIONS, Section, Table, TableError, encode,
 };
 use crate::backend::Backend;
 use crate::bind::{Bind, BindIndex, BindTie};
@@ -23,15 +23,23 @@ pub(super) fn check(table: &ForwardingTable) -> Result<(), TableError> {
             table.generation.to_string(),
         ));
     }
+    if table.built != Built::Unknown && (table.built == Built::First) != rooted {
+        let expected =
+            if rooted { "first, for there is no parent" } else { "child or settled, for there is a parent" };
+        return Err(error(Section::Header, HEADER_1_LEN, format!("built as {expected}"), table.built.name()));
+    }
     let config_digest = encode::config_digest(&table.tables);
     if config_digest != table.config_digest {
         let expected = format!("config digest {config_digest}");
         return Err(error(Section::Header, 32, expected, table.config_digest.to_string()));
     }
-    let mut place = Place { at: 0, start: HEADER_LEN };
+    let mut place = Place { at: 0, start: table.built.header_len() };
     for (at, one) in (0..).zip(&table.tables) {
         place.at = at;
         check_table(one, &place)?;
+        if table.built == Built::First {
+            check_no_lineage(one, &place)?;
+        }
         let before = at.checked_sub(1).and_then(|before| table.tables.get(before as usize));
         if before.is_some_and(|before| before.name >= one.name) {
             return Err(place.error(0, HEAD_LEN, "names in ascending order", one.name.clone()));
@@ -192,6 +200,14 @@ fn check_rows(table: &Table, place: &Place) -> Result<(), TableError> {
     Ok(())
 }
 
+fn check_no_lineage(table: &Table, place: &Place) -> Result<(), TableError> {
+    let Some(cell) = table.lineage.cells().iter().position(|cell| *cell != NONE) else { return Ok(()) };
+    let row = cell / table.lineage.width().max(1);
+    let expected = format!("no former owner in row {row} of a table that was built as first");
+    let found = table.lineage.cells().get(cell).map(u16::to_string).unwrap_or_default();
+    Err(place.error(4, payload_offset(table, 4) + cell * 2, expected, found))
+}
+
 /// What is wrong with one list: `owner` may not be in it.
 #[inline]
 fn list_fault(cells: &[u16], owner: Option<u16>, usable: &[bool]) -> Option<(&'static str, String)> {
@@ -216,7 +232,7 @@ fn list_fault(cells: &[u16], owner: Option<u16>, usable: &[bool]) -> Option<(&'s
 
 fn check_binds(table: &ForwardingTable) -> Result<(), TableError> {
     let binds = table.binds();
-    let mut place = Place { at: 0, start: HEADER_LEN };
+    let mut place = Place { at: 0, start: table.built.header_len() };
     for (at, one) in (0..).zip(&table.tables) {
         place.at = at;
         let section = Section::Table(at, SECTIONS[0]);
@@ -238,7 +254,8 @@ fn check_binds(table: &ForwardingTable) -> Result<(), TableError> {
 fn tie_error(table: &ForwardingTable, binds: &[(Bind, u32)], tie: BindTie) -> TableError {
     let find = |at: usize| binds.get(at).map_or_else(String::new, |(bind, _)| bind.to_string());
     let at = binds.get(tie.later).map_or(0, |(_, at)| *at);
-    let start = HEADER_LEN + table.tables.iter().take(at as usize).map(table_len).sum::<usize>();
+    let start =
+        table.built.header_len() + table.tables.iter().take(at as usize).map(table_len).sum::<usize>();
     let first = binds.iter().position(|(_, of)| *of == at).unwrap_or_default();
     let within = table.tables.get(at as usize).map_or(0, |one| payload_offset(one, 2))
         + (tie.later - first) * BIND_LEN;

@@ -3,8 +3,9 @@
 
 use super::check::{check, check_count, error};
 use super::{
-    BACKEND_LEN, BIND_LEN, DIGEST_LEN, Digest, ForwardingTable, HEADER_LEN, HOPS, Lists, MAGIC, MAX_BACKENDS,
-    MAX_BINDS, MAX_TABLES, ROWS, Ranking, SECTIONS, Section, Seed, Table, TableError, VERSION,
+    BACKEND_LEN, BIND_LEN, Built, DIGEST_LEN, Digest, ForwardingTable, HEADER_1_LEN, HOPS, Lists, MAGIC,
+    MAX_BACKENDS, MAX_BINDS, MAX_TABLES, ROWS, Ranking, SECTIONS, Section, Seed, Table, TableError, VERSION,
+    VERSION_1,
 };
 use crate::backend::{Backend, Health, State};
 use crate::bind::{Bind, PortRange, Prefix, Protocol};
@@ -120,12 +121,12 @@ fn parse(octets: &[u8]) -> Result<ForwardingTable, TableError> {
         return Err(error(Section::Header, 0, "magic TRYSTFWD", magic.escape_ascii().to_string()));
     }
     let version = cursor.u32("version")?;
-    if version != VERSION {
-        return Err(error(Section::Header, 8, "version 1", version.to_string()));
+    if ![VERSION_1, VERSION].contains(&version) {
+        return Err(error(Section::Header, 8, "version 1 or 2", version.to_string()));
     }
     let tables = cursor.u32("number of tables")?;
     let length = cursor.u64("length")?;
-    if octets.len() < HEADER_LEN + DIGEST_LEN || length != octets.len() as u64 {
+    if octets.len() < HEADER_1_LEN + DIGEST_LEN || length != octets.len() as u64 {
         return Err(error(
             Section::File,
             octets.len(),
@@ -138,11 +139,15 @@ fn parse(octets: &[u8]) -> Result<ForwardingTable, TableError> {
     let config_digest = Digest(cursor.array("config digest")?);
     let parent = Some(Digest(cursor.array("parent digest")?)).filter(|parent| *parent != Digest::default());
     cursor.end = end;
+    let built = match version {
+        VERSION_1 => Built::Unknown,
+        _ => cursor.octet("built from 1 to 3", Built::from_number)?,
+    };
     check_count(Section::Header, 12, "tables", tables as usize, MAX_TABLES)?;
     let tables = (0..tables).map(|at| parse_table(&mut cursor, at)).collect::<Result<Vec<_>, _>>()?;
     cursor.section = Section::File;
     cursor.finish()?;
-    Ok(ForwardingTable { digest, config_digest, generation, parent, tables })
+    Ok(ForwardingTable { digest, config_digest, generation, parent, built, tables })
 }
 
 fn check_digest(octets: &[u8], end: usize) -> Result<Digest, TableError> {

@@ -36,6 +36,7 @@ impl fmt::Display for Dump<'_> {
             None => writeln!(f, "parent         none")?,
         }
         writeln!(f, "generation     {}", table.generation())?;
+        writeln!(f, "built          {}", table.built())?;
         let shown = table.tables().iter().filter(|one| name.is_none_or(|name| one.name == name));
         shown.into_iter().try_for_each(|one| dump_table(f, one, *rows))
     }
@@ -80,6 +81,10 @@ fn dump_row(f: &mut fmt::Formatter<'_>, table: &Table, row: u32) -> fmt::Result 
         ids.join(" ")
     };
     write!(f, "  row {row}: {}", ids(table.hops.get(row)))?;
+    let not_sent: Vec<u16> = table.not_sent(row).collect();
+    if !not_sent.is_empty() {
+        write!(f, "  (not sent, another address family: {})", ids(&not_sent))?;
+    }
     match table.lineage.get(row) {
         [] => writeln!(f),
         lineage => writeln!(f, "  (before: {})", ids(lineage)),

@@ -1,7 +1,7 @@
 //! Table to octets. The inverse of `decode`, field by field.
 
 use super::{
-    DIGEST_LEN, Digest, ForwardingTable, HEADER_LEN, Lists, MAGIC, Ranking, SECTIONS, Table, VERSION,
+    DIGEST_LEN, Digest, ForwardingTable, Lists, MAGIC, Ranking, SECTIONS, Table, VERSION, VERSION_1,
 };
 use crate::backend::{Backend, Health, State};
 use crate::bind::Bind;
@@ -29,15 +29,18 @@ pub(super) fn config_digest(tables: &[Table]) -> Digest {
 
 fn encode_content(table: &ForwardingTable) -> Vec<u8> {
     let bodies: Vec<Vec<u8>> = table.tables.iter().map(encode_table).collect();
-    let length = HEADER_LEN + bodies.iter().map(Vec::len).sum::<usize>() + DIGEST_LEN;
+    let built = table.built.number();
+    let version = if built.is_some() { VERSION } else { VERSION_1 };
+    let length = table.built.header_len() + bodies.iter().map(Vec::len).sum::<usize>() + DIGEST_LEN;
     let mut file = Vec::with_capacity(length);
     file.extend_from_slice(&MAGIC);
-    file.extend_from_slice(&VERSION.to_le_bytes());
+    file.extend_from_slice(&version.to_le_bytes());
     file.extend_from_slice(&count(table.tables.len()));
     file.extend_from_slice(&(length as u64).to_le_bytes());
     file.extend_from_slice(&table.generation.to_le_bytes());
     file.extend_from_slice(&table.config_digest.0);
     file.extend_from_slice(&table.parent.unwrap_or_default().0);
+    file.extend(built);
     bodies.iter().for_each(|body| file.extend_from_slice(body));
     file
 }

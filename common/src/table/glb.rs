@@ -15,11 +15,14 @@
 //! The file says less than ours: no names, ids, weights or hash fields, and no checksum. [`read`] fills in what GLB
 //! means by that: a table is called by its position, a backend by its address, and only the source address is hashed.
 
-use super::{Digest, ForwardingTable, Lists, MAX_TABLES, Ranking, Section, Seed, Table, TableError};
+use super::{
+    Built, Digest, ForwardingTable, Lists, MAX_BINDS, MAX_TABLES, Ranking, Section, Seed, Table, TableError,
+};
 use crate::backend::{Backend, Health, State};
-use crate::bind::{Bind, PortRange, Prefix, Protocol};
+use crate::bind::{Bind, BindIndex, PortRange, Prefix, Protocol};
 use crate::flow::HashFields;
 use crate::hash::SipKey;
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The first octets of a file.
@@ -125,15 +128,17 @@ fn encode_bind(file: &mut Vec<u8>, bind: &Bind) {
 
 /// Reads a file. The format has no checksum, so every count, number and position is checked instead.
 pub fn decode(octets: &[u8]) -> Result<Vec<GlbTable>, TableError> {
-    let reader = Reader { octets, section: Section::Header };
+    let reader = Reader { octets, section: Section::Glb("header") };
     let magic = reader.take::<4>(0)?;
     if magic != MAGIC {
         return Err(reader.error(0, "magic GLBD", magic.escape_ascii().to_string()));
     }
-    for (at, expected) in [(4, 2), (12, ROWS), (16, 256), (20, 256)] {
+    let fixed =
+        [(4, "version", 2), (12, "rows", ROWS), (16, "backends at most", 256), (20, "binds at most", 256)];
+    for (at, what, expected) in fixed {
         let found = reader.u32(at)?;
         if found != expected {
-            return Err(reader.error(at, expected.to_string(), found.to_string()));
+            return Err(reader.error(at, format!("{what} {expected}"), found.to_string()));
         }
     }
     let tables = reader.u32(8)?;
@@ -142,7 +147,7 @@ pub fn decode(octets: &[u8]) -> Result<Vec<GlbTable>, TableError> {
     }
     let length = HEADER_LEN as u64 + u64::from(tables) * TABLE_LEN as u64;
     if octets.len() as u64 != length {
-        return Err(Reader { section: Section::File, ..reader }.error(
+        return Err(Reader { section: Section::Glb("file"), ..reader }.error(
             octets.len(),
             format!("{length} octets"),
             octets.len().to_string(),
@@ -211,18 +216,30 @@ impl Reader<'_> {
 
 fn decode_table(octets: &[u8], at: u32) -> Result<GlbTable, TableError> {
     let start = HEADER_LEN + at as usize * TABLE_LEN;
-    let section = |tag: &[u8; 4]| Reader { octets, section: Section::Table(at, *tag) };
-    let back = section(b"BACK");
+    let section = |part| Reader { octets, section: Section::GlbTable(at, part) };
+    let back = section("backends");
     let count = back.count(start, "backends")?;
     let backends = (0..count)
         .map(|i| decode_backend(&back, start + BACKENDS_AT + i * BACKEND_LEN))
         .collect::<Result<Vec<_>, _>>()?;
-    let bind = section(b"BIND");
+    let mut addresses = HashSet::with_capacity(count);
+    if let Some(twice) = backends.iter().position(|one| !addresses.insert(one.address)) {
+        let found = format!(
+            "{} a second time",
+            backends.get(twice).map_or_else(String::new, |one| one.address.to_string())
+        );
+        return Err(back.error(start + BACKENDS_AT + twice * BACKEND_LEN, "an address of its own", found));
+    }
+    let bind = section("binds");
     let binds = (0..bind.count(start + BIND_COUNT_AT, "binds")?)
         .map(|i| decode_bind(&bind, start + BINDS_AT + i * BIND_LEN))
         .collect::<Result<_, _>>()?;
-    let hash_key = SipKey::new(section(b"HEAD").take(start + KEY_AT)?);
-    let rows = section(b"ROWS");
+    let hash_key = section("hash key").take(start + KEY_AT)?;
+    if hash_key == [0; 16] {
+        return Err(section("hash key").error(start + KEY_AT, "a key that is not all zero", "zeros"));
+    }
+    let hash_key = SipKey::new(hash_key);
+    let rows = section("rows");
     let rows = (0..ROWS as usize)
         .map(|row| decode_row(&rows, start + ROWS_AT + row * 8, backends.len()))
         .collect::<Result<_, _>>()?;
@@ -274,10 +291,53 @@ fn decode_row(reader: &Reader<'_>, at: usize, backends: usize) -> Result<[u32; 2
 /// Reads a file as a forwarding table. Its digest is the SHA-256 of the GLB file, so it goes by the name that
 /// `sha256sum` gives it.
 pub fn read(octets: &[u8]) -> Result<ForwardingTable, TableError> {
-    let tables = decode(octets)?.iter().zip(0u32..).map(|(table, at)| to_table(table, at)).collect();
-    let mut table = ForwardingTable::new(None, tables)?;
+    read_with(octets, HashFields::SRC_ADDR, HashFields::NONE)
+}
+
+/// The same where the configuration of GLB's director says what is hashed.
+pub fn read_with(
+    octets: &[u8],
+    hash_fields: HashFields,
+    alt_hash_fields: HashFields,
+) -> Result<ForwardingTable, TableError> {
+    let tables = decode(octets)?;
+    check_binds(&tables)?;
+    let table = |(table, at)| Table { hash_fields, alt_hash_fields, ..to_table(table, at) };
+    let tables = tables.iter().zip(0u32..).map(table).collect();
+    let mut table = ForwardingTable::seal(None, Built::Unknown, tables)?;
     table.digest = Digest::of(octets);
     Ok(table)
+}
+
+/// No two binds may tie, in all tables together: which of them won would depend on their order. Nor may there be more of
+/// them than [`MAX_BINDS`]. All other rules of our own format hold of every file that [`decode`] returns.
+fn check_binds(tables: &[GlbTable]) -> Result<(), TableError> {
+    let listed: Vec<(usize, usize, Bind)> = (0..)
+        .zip(tables)
+        .flat_map(|(at, table)| (0..).zip(&table.binds).map(move |(place, bind)| (at, place, *bind)))
+        .collect();
+    let error = |(at, place): (usize, usize), expected: String, found: String| TableError {
+        section: Section::GlbTable(u32::try_from(at).unwrap_or(u32::MAX), "binds"),
+        offset: (HEADER_LEN + at * TABLE_LEN + BINDS_AT + place * BIND_LEN) as u64,
+        expected: expected.into(),
+        found: found.into(),
+    };
+    if let Some((at, place, _)) = listed.get(MAX_BINDS) {
+        let expected = format!("at most {MAX_BINDS} binds in all tables");
+        return Err(error((*at, *place), expected, listed.len().to_string()));
+    }
+    let binds: Vec<(Bind, u32)> = listed.iter().map(|(.., bind)| *bind).zip(0..).collect();
+    let Err(tie) = BindIndex::new(&binds) else { return Ok(()) };
+    let (Some((.., earlier)), Some((at, place, later))) = (listed.get(tie.earlier), listed.get(tie.later))
+    else {
+        return Ok(());
+    };
+    Err(error((*at, *place), format!("a bind that does not tie with {earlier}"), later.to_string()))
+}
+
+/// The name of a table, which the file does not hold, by its place there.
+pub fn table_name(at: usize) -> String {
+    format!("table-{at:04}")
 }
 
 /// Sorts by id and by bind, as our own format wants them.
@@ -305,10 +365,10 @@ fn to_table(glb: &GlbTable, at: u32) -> Table {
     let mut binds = glb.binds.clone();
     binds.sort_unstable();
     Table {
-        name: format!("table-{at:04}"),
+        name: table_name(at as usize),
         max_hops: 2,
         ranking: Ranking::Glb,
-        seed: Seed([0; 16]),
+        seed: Seed::UNKNOWN,
         hash_key: glb.hash_key,
         hash_fields: HashFields::SRC_ADDR,
         alt_hash_fields: HashFields::NONE,

@@ -5,15 +5,17 @@
 //! All integers are little-endian. Nothing is aligned or padded. Texts are UTF-8 without control characters.
 //!
 //! ```text
-//! file      header (96) │ table │ table │ … │ digest (32)
+//! file      header (97) │ table │ table │ … │ digest (32)
 //!
 //! header     0   8  magic, the ASCII letters TRYSTFWD
-//!            8   4  version, 1
+//!            8   4  version, 2
 //!           12   4  number of tables, 1…4,096
 //!           16   8  length of the whole file, header and digest included
 //!           24   8  generation: 1 for a table without a parent, else the parent's plus 1
 //!           32  32  config digest: SHA-256 over the payloads of all HEAD, BACK and BIND sections in file order
 //!           64  32  digest of the parent, all zero if there is none
+//!           96   1  how the table was built: 1 first (without a parent), 2 child (of the parent), 3 settled (child of the
+//!                   parent; owners before the parent's own were let go)
 //!
 //! table     five sections, each once and in this order:  HEAD  BACK  BIND  ROWS  LINE
 //! section    0   4  tag, four ASCII letters
@@ -58,7 +60,7 @@
 //! ROWS      R × H × u16: the hop list of each row as positions in BACK, the primary first. 0xffff fills the unused
 //!           end of a list. No position twice in a list, none of an inactive backend
 //! LINE      R × (H − 1) × u16: the lineage of each row, its former owners, newest first, in the same manner; never
-//!           the row's primary
+//!           the row's primary; empty in every row of a file that was built as first
 //!
 //! digest     0  32  SHA-256 of everything before it
 //! ```
@@ -66,14 +68,22 @@
 //! [`ForwardingTable::decode`] checks every one of these statements before it returns, the digest first: a value of
 //! the type is right, and look-ups in it cannot fail. The encoding is canonical: each table has exactly one file.
 //!
+//! # Version 1
+//!
+//! A file of version 1 has no octet 96: its header has 96 octets, and all else is the same. It does not say how it was
+//! built, so it reads as [`Built::Unknown`] and is written as version 1 again. The next build treats such a parent like
+//! one that was built as first. A file of GLB Director's reads as `Unknown` too.
+//!
 //! The digest is the table's name; tools print its first 12 hex digits.
 
+mod built;
 mod check;
 mod decode;
 mod dump;
 mod encode;
 pub mod glb;
 
+pub use built::Built;
 pub use dump::{Dump, DumpRows};
 
 use crate::backend::Backend;
@@ -99,8 +109,11 @@ pub const MAX_SHARES: std::ops::RangeInclusive<f64> = 1.0..=16.0;
 pub const MAX_TEXT: usize = 255;
 
 const MAGIC: [u8; 8] = *b"TRYSTFWD";
-const VERSION: u32 = 1;
-const HEADER_LEN: usize = 96;
+/// The version of files that do not say how they were built.
+const VERSION_1: u32 = 1;
+const VERSION: u32 = 2;
+/// Octets of the header of version 1, and of what both versions have in common.
+const HEADER_1_LEN: usize = 96;
 const DIGEST_LEN: usize = 32;
 const HEAD_LEN: usize = 50;
 const BACKEND_LEN: usize = 30;
@@ -161,6 +174,14 @@ impl Ranking {
 pub struct Seed(pub [u8; 16]);
 
 impl Seed {
+    /// Stands for the seed of a table whose file does not hold it: GLB Director's. Configurations refuse it.
+    pub const UNKNOWN: Self = Self([0; 16]);
+
+    /// Does the file say what it is?
+    pub fn is_known(&self) -> bool {
+        *self != Self::UNKNOWN
+    }
+
     /// The ranking key of a row: seed, then the row's number in little-endian order.
     pub fn row_key(&self, row: u32) -> [u8; 20] {
         let mut key = [0; 20];
@@ -301,6 +322,21 @@ impl Table {
         self.hops.get(row).first().copied()
     }
 
+    /// Hops of a row as a packet carries them: the primary, and those of its address family.
+    pub fn sent(&self, row: u32) -> impl Iterator<Item = u16> + Clone {
+        let list = self.hops.get(row);
+        let primary = list.first().and_then(|primary| self.backend(*primary));
+        let carried =
+            move |hop: &u16| primary.zip(self.backend(*hop)).is_some_and(|(one, hop)| one.carries(hop));
+        list.iter().copied().filter(carried)
+    }
+
+    /// Hops of a row that are listed and not sent: those of another address family than the primary.
+    pub fn not_sent(&self, row: u32) -> impl Iterator<Item = u16> {
+        let sent = self.sent(row);
+        self.hops.get(row).iter().copied().filter(move |hop| !sent.clone().any(|one| one == *hop))
+    }
+
     /// The backend at a position that a list holds.
     pub fn backend(&self, position: u16) -> Option<&Backend> {
         self.backends.get(usize::from(position))
@@ -314,18 +350,30 @@ pub struct ForwardingTable {
     config_digest: Digest,
     generation: u64,
     parent: Option<Digest>,
+    built: Built,
     tables: Vec<Table>,
 }
 
 impl ForwardingTable {
-    /// Seals tables into a file's content, checking all that [`ForwardingTable::decode`] checks.
+    /// Seals tables into a file's content, checking all that [`ForwardingTable::decode`] checks: built as first without
+    /// a parent, else as a child.
     pub fn new(parent: Option<&Self>, tables: Vec<Table>) -> Result<Self, TableError> {
+        Self::seal(parent, parent.map_or(Built::First, |_| Built::Child), tables)
+    }
+
+    /// The same for tables whose lineages hold the owners of `parent` alone.
+    pub fn settled(parent: &Self, tables: Vec<Table>) -> Result<Self, TableError> {
+        Self::seal(Some(parent), Built::Settled, tables)
+    }
+
+    fn seal(parent: Option<&Self>, built: Built, tables: Vec<Table>) -> Result<Self, TableError> {
         let generation = parent.map_or(0, Self::generation).saturating_add(1);
         let mut sealed = Self {
             digest: Digest::default(),
             config_digest: encode::config_digest(&tables),
             generation,
             parent: parent.map(Self::digest),
+            built,
             tables,
         };
         check::check(&sealed)?;
@@ -351,6 +399,11 @@ impl ForwardingTable {
     /// The table that this one was built from, by `--previous`.
     pub const fn parent(&self) -> Option<Digest> {
         self.parent
+    }
+
+    /// How it was built: what its lineage can say.
+    pub const fn built(&self) -> Built {
+        self.built
     }
 
     /// The tables, in ascending order of name.
@@ -388,6 +441,10 @@ pub enum Section {
     Table(u32, [u8; 4]),
     /// The digest at its end.
     Digest,
+    /// A part of a file of GLB Director's.
+    Glb(&'static str),
+    /// A part of the table at this position in a file of GLB Director's.
+    GlbTable(u32, &'static str),
 }
 
 impl fmt::Display for Section {
@@ -397,6 +454,8 @@ impl fmt::Display for Section {
             Self::Header => f.write_str("header"),
             Self::Table(at, tag) => write!(f, "table {at} {}", tag.escape_ascii()),
             Self::Digest => f.write_str("digest"),
+            Self::Glb(part) => write!(f, "GLB {part}"),
+            Self::GlbTable(at, part) => write!(f, "GLB table {at}, {part}"),
         }
     }
 }

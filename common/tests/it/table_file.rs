@@ -4,7 +4,7 @@ use common::backend::{Backend, State};
 use common::bind::{Bind, PortRange, Prefix, Protocol};
 use common::flow::HashFields;
 use common::hash::SipKey;
-use common::table::{Digest, ForwardingTable, Lists, Ranking, Seed, Table};
+use common::table::{Built, Digest, ForwardingTable, Lists, Ranking, Seed, Table, TableError};
 use proptest::prelude::*;
 
 const ROWS: u32 = 1 << 16;
@@ -44,9 +44,34 @@ fn table(name: &str, vip: &str) -> Table {
     }
 }
 
+/// A table without former owners: what a file that was built as first can hold.
+fn fresh(name: &str, vip: &str) -> Table {
+    Table { lineage: Lists::empty(ROWS, 2), ..table(name, vip) }
+}
+
+fn parent() -> ForwardingTable {
+    ForwardingTable::new(None, vec![fresh("one", "203.0.113.1")]).unwrap()
+}
+
+/// Generation 2, a child of [`parent`].
 fn sample() -> ForwardingTable {
     let bounded = Table { max_share: Some(1.25), ..table("two", "2001:db8::1") };
-    ForwardingTable::new(None, vec![table("one", "203.0.113.1"), bounded]).unwrap()
+    ForwardingTable::new(Some(&parent()), vec![table("one", "203.0.113.1"), bounded]).unwrap()
+}
+
+/// The child with one table that most tests break.
+fn child(table: Table) -> Result<ForwardingTable, TableError> {
+    ForwardingTable::new(Some(&parent()), vec![table])
+}
+
+/// The same content as a file of version 1, made by the specification: octet 96 goes, and with it one octet of length.
+fn as_version_1(file: &[u8]) -> Vec<u8> {
+    let mut octets = [&file[..96], &file[97..]].concat();
+    octets[8] = 1;
+    let length = octets.len() as u64;
+    octets[16..24].copy_from_slice(&length.to_le_bytes());
+    reseal(&mut octets);
+    octets
 }
 
 /// Gives changed octets a right digest again, so that the checks behind it are reached.
@@ -64,10 +89,45 @@ fn a_file_reads_back_and_encodes_to_the_same_octets() {
     let again = ForwardingTable::decode(&octets).unwrap();
     assert_eq!(again, table);
     assert_eq!(again.encode(), octets);
-    let child =
-        ForwardingTable::new(Some(&table), vec![super::table_file::table("one", "203.0.113.1")]).unwrap();
-    assert_eq!((child.generation(), child.parent()), (2, Some(table.digest())));
-    assert_eq!(ForwardingTable::decode(&child.encode()).unwrap(), child);
+    let first = parent();
+    assert_eq!((first.generation(), first.parent(), first.built()), (1, None, Built::First));
+    assert_eq!(ForwardingTable::decode(&first.encode()).unwrap(), first);
+    assert_eq!((table.generation(), table.parent(), table.built()), (2, Some(first.digest()), Built::Child));
+    let settled =
+        ForwardingTable::settled(&table, vec![super::table_file::table("one", "203.0.113.1")]).unwrap();
+    assert_eq!(
+        (settled.generation(), settled.parent(), settled.built()),
+        (3, Some(table.digest()), Built::Settled)
+    );
+    assert_eq!(ForwardingTable::decode(&settled.encode()).unwrap(), settled);
+    assert_eq!([&first, &table, &settled].map(|file| file.encode()[96]), [1, 2, 3]);
+}
+
+/// It does not say how it was built, has all else, and is written as it was read.
+#[test]
+fn a_file_of_version_1_reads_as_unknown() {
+    for new in [parent(), sample()] {
+        let octets = as_version_1(&new.encode());
+        let old = ForwardingTable::decode(&octets).unwrap();
+        assert_eq!(old.built(), Built::Unknown);
+        assert_eq!(
+            (old.tables(), old.parent(), old.generation(), old.config_digest()),
+            (new.tables(), new.parent(), new.generation(), new.config_digest())
+        );
+        assert_eq!(old.encode(), octets);
+        let grandchild = ForwardingTable::new(Some(&old), vec![table("one", "203.0.113.1")]).unwrap();
+        assert_eq!((grandchild.built(), grandchild.parent()), (Built::Child, Some(old.digest())));
+    }
+}
+
+/// Its offsets are those of its own header.
+#[test]
+fn errors_in_a_file_of_version_1_point_into_it() {
+    let mut octets = as_version_1(&parent().encode());
+    octets[95 + 29] = 4;
+    reseal(&mut octets);
+    let error = ForwardingTable::decode(&octets).unwrap_err().to_string();
+    assert_eq!(error, "table 0 HEAD, offset 124: expected flags from 0 to 3, found 4");
 }
 
 /// Read by following the specification only, with none of the decoder's code.
@@ -77,10 +137,11 @@ fn the_octets_stand_where_the_specification_says() {
     let u32_at = |at: usize| u32::from_le_bytes(octets[at..at + 4].try_into().unwrap());
     let u64_at = |at: usize| u64::from_le_bytes(octets[at..at + 8].try_into().unwrap());
     assert_eq!(&octets[..8], b"TRYSTFWD");
-    assert_eq!((u32_at(8), u32_at(12), u64_at(16)), (1, 2, octets.len() as u64));
-    assert_eq!((u64_at(24), &octets[64..96]), (1, [0; 32].as_slice()));
-    assert_eq!((&octets[96..100], u64_at(100)), (b"HEAD".as_slice(), 53));
-    let head = 108;
+    assert_eq!((u32_at(8), u32_at(12), u64_at(16)), (2, 2, octets.len() as u64));
+    assert_eq!((u64_at(24), &octets[64..96]), (2, parent().digest().0.as_slice()));
+    assert_eq!(octets[96], 2);
+    assert_eq!((&octets[97..101], u64_at(101)), (b"HEAD".as_slice(), 53));
+    let head = 109;
     assert_eq!((u32_at(head), u32_at(head + 4), u32_at(head + 8)), (65_536, 4, 2));
     assert_eq!(octets[head + 12..head + 18], [3, 0, 5, 1, 1, 3]);
     assert_eq!(octets[head + 18..head + 53], [[7; 16].as_slice(), &[9; 16], b"one"].concat());
@@ -135,7 +196,8 @@ fn every_flipped_bit_is_refused() {
 /// With the digest made right again the other checks must hold: an error, or a table whose only file this is.
 #[test]
 fn a_flipped_bit_under_a_right_digest_is_refused_or_means_what_it_says() {
-    let clean = sample().encode();
+    let bounded = Table { max_share: Some(1.25), ..fresh("two", "2001:db8::1") };
+    let clean = ForwardingTable::new(None, vec![fresh("one", "203.0.113.1"), bounded]).unwrap().encode();
     let mut accepted = 0;
     for bit in bits_to_flip(&clean).filter(|bit| bit / 8 < clean.len() - 32) {
         let mut octets = clean.clone();
@@ -146,19 +208,21 @@ fn a_flipped_bit_under_a_right_digest_is_refused_or_means_what_it_says() {
             accepted += 1;
         }
     }
-    // Generation and parent go together and the configuration has a digest of its own: only rows are left.
+    // Generation, parent and `built` go together and the configuration has a digest of its own: only rows are left.
     assert!(accepted < 40, "{accepted}");
 }
 
 proptest! {
     #[test]
-    fn random_octets_never_panic(mut octets in prop::collection::vec(any::<u8>(), 0..600), magic: bool) {
+    fn random_octets_never_panic(mut octets in prop::collection::vec(any::<u8>(), 0..600), magic: bool, old: bool) {
         if magic && octets.len() > 128 {
-            octets[..12].copy_from_slice(b"TRYSTFWD\x01\0\0\0");
+            octets[..12].copy_from_slice(if old { b"TRYSTFWD\x01\0\0\0" } else { b"TRYSTFWD\x02\0\0\0" });
+            octets[96] = 1;
             octets[12..16].copy_from_slice(&1u32.to_le_bytes());
             let len = octets.len() as u64;
             octets[16..24].copy_from_slice(&len.to_le_bytes());
-            octets[96..100].copy_from_slice(b"HEAD");
+            let head = if old { 96 } else { 97 };
+            octets[head..head + 4].copy_from_slice(b"HEAD");
             reseal(&mut octets);
         }
         prop_assert!(ForwardingTable::read(&octets).is_err());
@@ -169,7 +233,7 @@ type Fault = (&'static str, fn(&mut Table));
 
 /// One broken rule, and what the error must say.
 const FAULTS: [Fault; 26] = [
-    ("table 0 HEAD, offset 108: expected rows: a power of two", |t| t.hops = Lists::empty(3 << 15, 3)),
+    ("table 0 HEAD, offset 109: expected rows: a power of two", |t| t.hops = Lists::empty(3 << 15, 3)),
     ("a lineage as long as the rows", |t| t.lineage = Lists::empty(ROWS, 3)),
     ("max_hops from 2 to 4", |t| t.max_hops = 5),
     ("hash_fields from 1 to 15, found 0", |t| t.hash_fields = HashFields::NONE),
@@ -191,7 +255,7 @@ const FAULTS: [Fault; 26] = [
     ("each backend once in row 5", |t| t.hops.set(5, [1, 0, 1])),
     ("no gap in row 0", |t| t.hops.cells_mut()[0] = u16::MAX),
     ("table 0 LINE", |t| t.lineage.set(0, [0])),
-    ("offset 161: expected max_share from 1 to 16, with ranking hrw, found 0.5", |t| t.max_share = Some(0.5)),
+    ("offset 162: expected max_share from 1 to 16, with ranking hrw, found 0.5", |t| t.max_share = Some(0.5)),
     ("max_share from 1 to 16, with ranking hrw, found NaN", |t| t.max_share = Some(f64::NAN)),
     ("max_share from 1 to 16, with ranking hrw, found inf", |t| t.max_share = Some(f64::INFINITY)),
     ("max_share from 1 to 16, with ranking hrw, found 1.5", |t| {
@@ -204,7 +268,7 @@ fn every_rule_is_enforced() {
     for (expected, break_it) in FAULTS {
         let mut broken = table("one", "203.0.113.1");
         break_it(&mut broken);
-        let error = ForwardingTable::new(None, vec![broken]).unwrap_err().to_string();
+        let error = child(broken).unwrap_err().to_string();
         assert!(error.contains(expected), "expected {expected:?} in {error:?}");
     }
 }
@@ -212,19 +276,23 @@ fn every_rule_is_enforced() {
 #[test]
 fn tables_are_sorted_and_their_binds_do_not_tie() {
     let pair = |a, b| ForwardingTable::new(None, vec![a, b]).unwrap_err().to_string();
-    let error = pair(table("two", "203.0.113.1"), table("one", "203.0.113.2"));
+    let error = pair(fresh("two", "203.0.113.1"), fresh("one", "203.0.113.2"));
     assert!(
         error.contains("table 1 HEAD") && error.contains("names in ascending order, found one"),
         "{error}"
     );
-    let error = pair(table("one", "203.0.113.1"), table("two", "203.0.113.1"));
+    let error = pair(fresh("one", "203.0.113.1"), fresh("two", "203.0.113.1"));
     assert!(error.contains("a bind that does not tie with tcp 203.0.113.1:80"), "{error}");
     assert!(ForwardingTable::new(None, vec![]).unwrap_err().to_string().contains("1…4096 tables, found 0"));
 }
 
 /// Patches octets at an offset, makes the digest right, and gives the error.
 fn patched(at: usize, octets: &[u8]) -> String {
-    let mut file = ForwardingTable::new(None, vec![table("one", "203.0.113.1")]).unwrap().encode();
+    patch(&child(table("one", "203.0.113.1")).unwrap(), at, octets)
+}
+
+fn patch(table: &ForwardingTable, at: usize, octets: &[u8]) -> String {
+    let mut file = table.encode();
     file[at..at + octets.len()].copy_from_slice(octets);
     reseal(&mut file);
     ForwardingTable::decode(&file).unwrap_err().to_string()
@@ -232,33 +300,62 @@ fn patched(at: usize, octets: &[u8]) -> String {
 
 #[test]
 fn errors_name_section_offset_expected_and_found() {
-    let back = 108 + 53 + 12;
-    let cases: [(usize, &[u8], &str); 16] = [
+    let back = 109 + 53 + 12;
+    let cases: [(usize, &[u8], &str); 13] = [
         (0, b"X", "header, offset 0: expected magic TRYSTFWD, found XRYSTFWD"),
-        (8, &[2], "header, offset 8: expected version 1, found 2"),
+        (8, &[3], "header, offset 8: expected version 1 or 2, found 3"),
         (12, &[0, 0, 0, 0], "header, offset 12: expected 1…4096 tables, found 0"),
-        (12, &[2], "table 1 HEAD, offset 655748: expected 4 octets of tag, found 0"),
-        (24, &[0], "header, offset 24: expected generation 1, for there is no parent, found 0"),
-        (24, &[2], "header, offset 24: expected generation 1, for there is no parent, found 2"),
-        (64, &[1], "header, offset 24: expected generation more than 1, for there is a parent, found 1"),
+        (12, &[2], "table 1 HEAD, offset 655749: expected 4 octets of tag, found 0"),
         (32, &[0, 0, 0], "header, offset 32: expected config digest"),
-        (96, b"X", "table 0 HEAD, offset 96: expected section HEAD, found XEAD"),
+        (97, b"X", "table 0 HEAD, offset 97: expected section HEAD, found XEAD"),
         (
-            100,
+            101,
             &[255, 255, 255, 255, 255, 255, 255, 255],
-            "table 0 HEAD, offset 108: expected 18446744073709551615 octets",
+            "table 0 HEAD, offset 109: expected 18446744073709551615 octets",
         ),
-        (124, &[4], "table 0 HEAD, offset 124: expected flags from 0 to 3, found 4"),
-        (124, &[3], "table 0 HEAD, offset 161: expected 8 octets of max_share, found 0"),
-        (112, &[0xfe, 0xff, 0, 0], "table 0 BACK, offset 173: expected 65534 records, found room for 4"),
-        (back, &[5], "table 0 BACK, offset 173: expected address family 4 or 6, found 5"),
-        (back + 18, &[1], "table 0 BACK, offset 191: expected twelve zero octets after an IPv4 address"),
-        (back + 31, &[0xff], "table 0 BACK, offset 204: expected zone in UTF-8"),
+        (125, &[4], "table 0 HEAD, offset 125: expected flags from 0 to 3, found 4"),
+        (125, &[3], "table 0 HEAD, offset 162: expected 8 octets of max_share, found 0"),
+        (113, &[0xfe, 0xff, 0, 0], "table 0 BACK, offset 174: expected 65534 records, found room for 4"),
+        (back, &[5], "table 0 BACK, offset 174: expected address family 4 or 6, found 5"),
+        (back + 18, &[1], "table 0 BACK, offset 192: expected twelve zero octets after an IPv4 address"),
+        (back + 31, &[0xff], "table 0 BACK, offset 205: expected zone in UTF-8"),
     ];
     for (at, octets, expected) in cases {
         let error = patched(at, octets);
         assert!(error.contains(expected), "expected {expected:?} in {error:?}");
     }
+}
+
+/// Generation, parent and the way in which a file was built go together, and a first table has no former owners.
+#[test]
+fn history_that_contradicts_itself_is_refused() {
+    let first = |at, octets: &[u8]| patch(&parent(), at, octets);
+    let no_parent = "header, offset 24: expected generation 1, for there is no parent, found ";
+    let a_parent = "header, offset 24: expected generation more than 1, for there is a parent, found ";
+    assert_eq!(first(24, &[0]), format!("{no_parent}0"));
+    assert_eq!(first(24, &[2]), format!("{no_parent}2"));
+    assert_eq!(first(64, &[1]), format!("{a_parent}1"));
+    assert_eq!(patched(24, &[1]), format!("{a_parent}1"));
+    let built = "header, offset 96: expected built as ";
+    for (number, name) in [(2, "child"), (3, "settled")] {
+        assert_eq!(first(96, &[number]), format!("{built}first, for there is no parent, found {name}"));
+    }
+    assert_eq!(patched(96, &[1]), format!("{built}child or settled, for there is a parent, found first"));
+    for number in [0, 4, 255] {
+        assert_eq!(
+            patched(96, &[number]),
+            format!("header, offset 96: expected built from 1 to 3, found {number}")
+        );
+    }
+    // 97 for the header; sections of 12 and 53, 12 and 4 × 30 + 11, 12 and 48, 12 and 6 × 65,536; 12; row 1 of 4 octets.
+    let line = 97 + 12 + 53 + 12 + 131 + 12 + 48 + 12 + 6 * 65_536 + 12;
+    assert_eq!(
+        first(line + 4, &[2, 0]),
+        format!(
+            "table 0 LINE, offset {}: expected no former owner in row 1 of a table that was built as first, found 2",
+            line + 4
+        )
+    );
 }
 
 #[test]
@@ -267,15 +364,16 @@ fn dump_covers_every_field_but_the_secrets() {
     let table = sample();
     let text = Dump { table: &table, name: Some("one"), rows: DumpRows::First(2) }.to_string();
     let digest = table.digest();
-    let config = table.config_digest();
+    let (config, parent) = (table.config_digest(), parent().digest());
     let expected = format!(
-        "digest         {digest}\nconfig digest  {config}\nparent         none\ngeneration     1\n\n\
+        "digest         {digest}\nconfig digest  {config}\nparent         {parent}\ngeneration     2\nbuilt          child\n\n\
          table one\n  rows 65536  max_hops 3  ranking hrw\n  hash_fields [src_addr, src_port]  alt_hash_fields [src_addr]\n  \
          spread_zones true  seed (secret)  hash_key (secret)\n  bind tcp 203.0.113.1:80\n  bind udp 203.0.113.1:80-90\n  \
          backend 0 a  10.0.0.1  weight 2.5  active  zone zone-ä  up  rows 32768\n  \
          backend 1 b  2001:db8::b  weight 1  filling  fill 25 %  up  rows 32768\n  \
          backend 2 c  10.0.0.3  weight 1  draining  up  rows 0\n  backend 3 d  10.0.0.4  weight 1  inactive  up  rows 0\n  \
-         row 0: a b\n  row 1: b a c  (before: c)\n"
+         row 0: a b  (not sent, another address family: b)\n  \
+         row 1: b a c  (not sent, another address family: a c)  (before: c)\n"
     );
     assert_eq!(text, expected);
     let debug = format!("{table:?}");
