@@ -27,6 +27,7 @@ pub fn write_json(
 ) -> io::Result<()> {
     let parents: Vec<String> = file.parent().iter().map(ToString::to_string).collect();
     write!(out, "{{\"digest\":\"{}\",\"generation\":{},", file.digest(), file.generation())?;
+    write!(out, "\"built\":\"{}\",", file.built())?;
     write!(out, "\"parents\":{},\"tables\":[", serde_json::to_string(&parents)?)?;
     let shown = file.tables().iter().filter(|table| name.is_none_or(|name| table.name == name));
     for (at, table) in shown.enumerate() {

@@ -17,6 +17,8 @@ pub struct Summary {
     pub generation: u64,
     /// The parent's digest.
     pub parent: Option<String>,
+    /// How it was built: first, child, settled, or unknown.
+    pub built: &'static str,
     /// In order of name.
     pub tables: Vec<TableSummary>,
 }
@@ -63,6 +65,7 @@ impl Summary {
             config_digest: table.config_digest().to_string(),
             generation: table.generation(),
             parent: table.parent().map(|parent| parent.to_string()),
+            built: table.built().name(),
             tables: table.tables().iter().map(TableSummary::new).collect(),
         }
     }
@@ -117,7 +120,7 @@ impl fmt::Display for Summary {
         writeln!(f, "table       {}  (sha256 {})", short(&self.digest), self.digest)?;
         let parent =
             self.parent.as_deref().map_or_else(|| "no parent".to_owned(), |p| format!("parent {}", short(p)));
-        writeln!(f, "generation  {}  {parent}", self.generation)?;
+        writeln!(f, "generation  {}  {parent}, built as {}", self.generation, self.built)?;
         self.tables.iter().try_for_each(|table| table.fmt(f))
     }
 }

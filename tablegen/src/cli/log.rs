@@ -27,6 +27,7 @@ impl Args {
                     "file": file,
                     "digest": table.digest().to_string(),
                     "generation": table.generation(),
+                    "built": table.built().name(),
                     "parent": table.parent().map(|parent| parent.to_string()),
                     "config_digest": table.config_digest().to_string(),
                 })
@@ -59,7 +60,7 @@ fn read(folder: &Path) -> anyhow::Result<Vec<(String, ForwardingTable)>> {
 
 fn listing(tables: &[(String, ForwardingTable)]) -> Columns {
     let mut columns = Columns::new(0, &[Align::Right]);
-    columns.push(["generation", "table", "parent", "backends", "file"]);
+    columns.push(["generation", "table", "built", "parent", "backends", "file"]);
     let here = |digest: Digest| tables.iter().any(|(_, table)| table.digest() == digest);
     for (file, table) in tables {
         let parent = match table.parent() {
@@ -71,7 +72,15 @@ fn listing(tables: &[(String, ForwardingTable)]) -> Columns {
             table.tables().iter().map(|one| format!("{} {}", one.name, one.backends.len())).collect();
         let shown =
             if backends.len() > 4 { format!("{} tables", backends.len()) } else { backends.join(", ") };
-        columns.push([table.generation().to_string(), table.digest().short(), parent, shown, file.clone()]);
+        let built = table.built().to_string();
+        columns.push([
+            table.generation().to_string(),
+            table.digest().short(),
+            built,
+            parent,
+            shown,
+            file.clone(),
+        ]);
     }
     columns
 }

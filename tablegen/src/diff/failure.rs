@@ -156,6 +156,8 @@ fn count(gains: &BTreeMap<u16, u32>) -> u32 {
 struct Groups<'a> {
     zones: Vec<&'a str>,
     zone_of: Vec<Option<usize>>,
+    /// Are there backends of both address families?
+    two_families: bool,
 }
 
 impl<'a> Groups<'a> {
@@ -169,7 +171,9 @@ impl<'a> Groups<'a> {
         }
         let zone_of =
             table.backends.iter().map(|one| zones.binary_search(&one.zone.as_deref()?).ok()).collect();
-        Self { zones, zone_of }
+        let two_families =
+            table.backends.windows(2).any(|pair| matches!(pair, [one, other] if !one.carries(other)));
+        Self { zones, zone_of, two_families }
     }
 
     fn of(&self, position: u16) -> Option<usize> {
@@ -289,7 +293,9 @@ fn known_heirs(
     groups: &Groups<'_>,
 ) -> (Option<u16>, Option<u16>) {
     let [primary, second] = *list else { return (None, None) };
-    let plain = table.backend(primary).is_some_and(|one| one.state == State::Active)
+    // A list prefers hops that its packets carry to the next owner.
+    let plain = !groups.two_families
+        && table.backend(primary).is_some_and(|one| one.state == State::Active)
         && owns.get(usize::from(second)).copied().unwrap_or(false)
         && !table.lineage.get(row).contains(&second);
     if !plain {

@@ -26,7 +26,7 @@ pub use limits::{Amount, Excess, Limits, Verdict};
 pub use roles::eligible;
 pub use rows::{Mapping, Risk, RowChange, RowChanges};
 
-use common::table::{Digest, ForwardingTable, Table};
+use common::table::{Built, Digest, ForwardingTable, Table};
 use common::tunnel::overhead;
 use roles::fair_shares;
 use std::collections::BTreeSet;
@@ -80,7 +80,9 @@ impl Diff {
     pub fn new(old: &ForwardingTable, new: &ForwardingTable) -> Self {
         let names: BTreeSet<&str> =
             old.tables().iter().chain(new.tables()).map(|table| table.name.as_str()).collect();
-        let tables = names.into_iter().map(|name| TableDiff::new(name, old.table(name), new.table(name)));
+        let settled = new.built() == Built::Settled && new.parent() == Some(old.digest());
+        let tables =
+            names.into_iter().map(|name| TableDiff::new(name, old.table(name), new.table(name), settled));
         Self {
             old: Version::of(old),
             new: Version::of(new),
@@ -169,9 +171,10 @@ pub struct Shape {
 pub const USUAL_MTU: u32 = 1_500;
 
 impl TableDiff {
-    fn new(name: &str, old: Option<&Table>, new: Option<&Table>) -> Self {
+    fn new(name: &str, old: Option<&Table>, new: Option<&Table>, settled: bool) -> Self {
         let mapping = Mapping::new(old, new);
-        let rows = RowChanges::new(old, new, &mapping);
+        let settled = settled && old.is_some() && new.is_some();
+        let rows = RowChanges::new(old, new, &mapping, settled);
         let backends = backends(old, new, &mapping, &rows);
         let shape = [(old, 0), (new, 1)].map(|(table, side)| shape(table, &backends, side));
         Self {

@@ -100,14 +100,14 @@ pub struct RowChanges {
 }
 
 impl RowChanges {
-    /// Compares all rows.
-    pub(super) fn new(old: Option<&Table>, new: Option<&Table>, mapping: &Mapping) -> Self {
+    /// Compares all rows. `settled`: the new file says that it was built on the old one with `--settle`.
+    pub(super) fn new(old: Option<&Table>, new: Option<&Table>, mapping: &Mapping, settled: bool) -> Self {
         let total = [old, new].into_iter().flatten().map(Table::rows).max().unwrap_or(0);
         let mut changes = Self {
             total,
             owned: vec![[0; 2]; mapping.ids.len()],
             rehashed: old.zip(new).is_some_and(|(old, new)| rehashed(old, new)),
-            settled: old.zip(new).is_some_and(|(old, new)| settled(old, new, mapping)),
+            settled,
             each: Vec::with_capacity(total as usize),
             ..Self::default()
         };
@@ -166,7 +166,7 @@ impl RowChanges {
     /// Counts the backends of a row whose connections may break, each once; are there any?
     fn count_risks(&mut self, row: u32, sides: &[Side<'_>; 2], mapping: &Mapping, reasons: &Reasons) -> bool {
         let [old, new] = sides;
-        let (before, lineage, after) = (old.hops(row), old.lineage(row), new.hops(row));
+        let (before, lineage, after) = (old.hops(row), old.lineage(row), new.sent(row));
         let mut any = false;
         for (at, hop) in before.iter().enumerate() {
             let passed_over = reasons.may_hold.get(usize::from(*hop)).copied().unwrap_or(false);
@@ -175,7 +175,7 @@ impl RowChanges {
             }
             let Some(number) = mapping.number(0, *hop) else { continue };
             let position = mapping.positions.get(number as usize).and_then(|[_, new]| *new);
-            let kept = position.is_some_and(|position| after.contains(&position));
+            let kept = position.is_some_and(|position| after.clone().any(|hop| hop == position));
             let risk = match reasons.leaving.get(usize::from(*hop)).copied().unwrap_or(Leaving::Stays) {
                 Leaving::Stays if self.rehashed => Risk::Rehashed,
                 Leaving::Stays if !kept => Risk::Dropped,
@@ -205,6 +205,11 @@ impl<'a> Side<'a> {
         self.table.map_or(&[], |table| table.hops.get(row & self.mask))
     }
 
+    fn sent(&self, row: u32) -> impl Iterator<Item = u16> + Clone + use<'a> {
+        let (table, row) = (self.table, row & self.mask);
+        table.into_iter().flat_map(move |table| table.sent(row))
+    }
+
     fn lineage(&self, row: u32) -> &'a [u16] {
         self.table.map_or(&[], |table| table.lineage.get(row & self.mask))
     }
@@ -220,28 +225,6 @@ fn same([old, new]: [&[u16]; 2], mapping: &Mapping) -> bool {
 fn rehashed(old: &Table, new: &Table) -> bool {
     let covered = new.alt_hash_fields == old.hash_fields;
     old.hash_key != new.hash_key || (old.hash_fields != new.hash_fields && !covered)
-}
-
-/// Does the new lineage hold nothing but the old owners, and leave out an older one for which there was room?
-fn settled(old: &Table, new: &Table, mapping: &Mapping) -> bool {
-    let candidate = |at: u16| {
-        let number = mapping.number(0, at)?;
-        let here = mapping.positions.get(number as usize)?[1]?;
-        new.backend(here).filter(|one| one.is_candidate()).map(|_| number)
-    };
-    let mut left_out = false;
-    for row in 0..old.rows().min(new.rows()) {
-        let was = old.hops.get(row).first().and_then(|at| mapping.number(0, *at));
-        let (owner, lineage) = (new.hops.get(row).first(), new.lineage.get(row));
-        let known = |number| lineage.iter().chain(owner).any(|at| mapping.number(1, *at) == Some(number));
-        if lineage.iter().any(|at| mapping.number(1, *at) != was) {
-            return false;
-        }
-        let room = lineage.len() < new.lineage.width();
-        left_out |=
-            room && old.lineage.get(row).iter().filter_map(|at| candidate(*at)).any(|number| !known(number));
-    }
-    left_out && old.rows() == new.rows()
 }
 
 /// What becomes of a backend of the old table.

@@ -55,6 +55,8 @@ pub struct Lookup {
     pub row: u32,
     /// Ids, the primary first.
     pub hops: Vec<String>,
+    /// Those of them that packets do not carry: their addresses are of another family than the primary's.
+    pub not_sent: Vec<String>,
     /// Former owners that the table remembers, newest first.
     pub lineage: Vec<String>,
     /// Every backend, in the row's order of preference; those that are no candidates last.
@@ -135,14 +137,10 @@ fn lookup(table: &Table, flow: &Flow, fields: HashFields) -> Lookup {
         hash: format!("{:016x}", hash.0),
         row,
         hops: ids(table.hops.get(row)),
+        not_sent: ids(&table.not_sent(row).collect::<Vec<_>>()),
         lineage: ids(table.lineage.get(row)),
         candidates: RowView::new(table, row).candidates(),
     }
-}
-
-/// GLB's table file does not hold the seed; a table of ours never has this one.
-fn is_seed_known(table: &Table) -> bool {
-    table.seed.0 != [0; 16]
 }
 
 /// One row, with its ranking.
@@ -157,7 +155,7 @@ struct RowView<'a> {
 impl<'a> RowView<'a> {
     fn new(table: &'a Table, row: u32) -> Self {
         let hops = table.hops.get(row);
-        let ranked = if is_seed_known(table) {
+        let ranked = if table.seed.is_known() {
             let ranking = Ranking::new(table.ranking, table.seed, &table.backends);
             ranking.ranker().rank(row).collect()
         } else {
@@ -193,7 +191,7 @@ impl<'a> RowView<'a> {
 
     fn score(&self, backend: &Backend) -> Option<u64> {
         let Table { ranking, seed, .. } = self.table;
-        is_seed_known(self.table).then(|| match ranking {
+        self.table.seed.is_known().then(|| match ranking {
             table::Ranking::Hrw => {
                 score(hash_bytes(&seed.row_key(self.row)), Node::new(backend.id.as_str()).seed())
             }
@@ -208,7 +206,7 @@ impl<'a> RowView<'a> {
             return "inactive: in no hop list".to_owned();
         }
         let Some((&primary, _)) = self.hops.split_first() else { return "the row is empty".to_owned() };
-        if !is_seed_known(self.table) {
+        if !self.table.seed.is_known() {
             return self.why_unknown(at);
         }
         if at == primary {
@@ -217,6 +215,9 @@ impl<'a> RowView<'a> {
         let place = |one: u16| self.ranked.iter().position(|ranked| *ranked == one);
         let (above, hop) = (place(at) < place(primary), self.hops.contains(&at));
         match self.reason(at, backend, primary, above) {
+            Some(reason) if hop && !self.carries(primary, at) => {
+                format!("{reason}; not sent: its address is of another family than the primary's")
+            }
             Some(reason) if hop => reason,
             Some(reason) => format!("{reason}; cut, the list is full"),
             None if hop => "owned this row once".to_owned(),
@@ -279,9 +280,16 @@ impl<'a> RowView<'a> {
         self.alone(at).then(|| self.heir(backend, owner))
     }
 
-    /// Is it the only hop besides the primary?
+    /// Is it the only hop besides the primary, not counting those that are not sent?
     fn alone(&self, at: u16) -> bool {
-        self.hops.len() == 2 && self.hops.contains(&at)
+        let (first, rest) = self.hops.split_first().map_or((at, &[][..]), |(first, rest)| (*first, rest));
+        let sent = rest.iter().filter(|hop| self.carries(first, **hop)).count();
+        rest.contains(&at) && if self.carries(first, at) { sent == 1 } else { rest.len() == 1 }
+    }
+
+    fn carries(&self, primary: u16, hop: u16) -> bool {
+        let [primary, hop] = [primary, hop].map(|at| self.table.backend(at));
+        primary.zip(hop).is_some_and(|(primary, hop)| primary.carries(hop))
     }
 
     fn heir(&self, backend: &Backend, owner: &Backend) -> String {

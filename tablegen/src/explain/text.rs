@@ -24,6 +24,13 @@ impl fmt::Display for Lookup {
         writeln!(f, "  hash input  {} ({})", self.hash_input, self.fields.join(" ‖ "))?;
         writeln!(f, "  hash        {}, row {}", self.hash, self.row)?;
         writeln!(f, "  hops        {}", list(&self.hops))?;
+        if !self.not_sent.is_empty() {
+            writeln!(
+                f,
+                "  not sent    {}, of another address family than the primary",
+                self.not_sent.join(", ")
+            )?;
+        }
         writeln!(f, "  before      {}", list(&self.lineage))?;
         let width =
             |text: fn(&Candidate) -> usize| self.candidates.iter().map(text).max().unwrap_or_default();

@@ -122,7 +122,7 @@ impl<'a> Incremental<'a> {
 
     /// Checks the tables and makes the file's content of them.
     pub fn seal(&self) -> Result<ForwardingTable, TableError> {
-        ForwardingTable::new(self.history.parent(), self.tables().cloned().collect())
+        self.history.seal(self.tables().cloned().collect())
     }
 }
 
@@ -309,15 +309,19 @@ impl Ranked {
 
 impl Owned {
     fn of(history: History<'_>, spec: &TableSpec) -> Self {
-        let Some(parent) = history.parent().and_then(|parent| parent.table(&spec.name)) else {
-            return Self::None;
+        let Some(file) = history.parent() else { return Self::None };
+        let Some(parent) = file.table(&spec.name) else { return Self::None };
+        // Where the parent does not record former owners, its hops may be.
+        let may_have_owned = |hop: u16| {
+            !file.built().has_lineage() && parent.backend(hop).is_some_and(Backend::is_passed_over)
         };
         if parent.rows() != spec.rows {
             return Self::Any;
         }
         let mut rows = vec![Vec::new(); parent.backends.len()];
         for ((row, hops), lineage) in (0..).zip(parent.hops.iter()).zip(parent.lineage.iter()) {
-            for owner in hops.iter().take(1).chain(lineage) {
+            let suspects = hops.iter().skip(1).filter(|hop| may_have_owned(**hop));
+            for owner in hops.iter().take(1).chain(lineage).chain(suspects) {
                 rows.get_mut(usize::from(*owner)).into_iter().for_each(|rows: &mut Vec<u32>| rows.push(row));
             }
         }

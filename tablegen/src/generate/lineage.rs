@@ -4,13 +4,16 @@
 //! candidates of the new table; backends are matched by id. The new table keeps as many of them as one hop list can
 //! hold besides the primary.
 //!
+//! A parent that was built as first, or whose file does not say how it was built, does not record who owned its rows
+//! before. There, hops that are draining or down may have owned the row, and count as its oldest former owners.
+//!
 //! Where the number of rows changes, row `r` of the smaller table and rows `r + k × rows` of the larger one hold the
 //! same flows, rows being the low bits of the flow hash. Where the flow hash itself changes, rows of parent and child
 //! have nothing to do with each other, and there are no former owners.
 
 use crate::config::TableSpec;
 use common::backend::Backend;
-use common::table::{ForwardingTable, Table};
+use common::table::{ForwardingTable, Table, TableError};
 use std::collections::HashMap;
 
 /// What the builder knows of earlier tables.
@@ -60,8 +63,19 @@ impl<'a> History<'a> {
             ));
             return None;
         }
-        let depth = if matches!(self, Self::Settled(_)) { 1 } else { 1 + parent.lineage.width() };
-        Some(Former::new(parent, backends, spec.rows, depth))
+        let mut former = Former::new(parent, backends, spec.rows);
+        if let Self::Parent(file) = self {
+            former.remember(!file.built().has_lineage());
+        }
+        Some(former)
+    }
+
+    /// Makes a file's content of tables that were built with this history.
+    pub(super) fn seal(self, tables: Vec<Table>) -> Result<ForwardingTable, TableError> {
+        match self {
+            Self::Settled(parent) => ForwardingTable::settled(parent, tables),
+            Self::None | Self::Parent(_) => ForwardingTable::new(self.parent(), tables),
+        }
     }
 }
 
@@ -74,14 +88,26 @@ pub(super) struct Former<'a> {
     rows: u32,
     /// How many generations back: 1 is the parent's own owner.
     depth: usize,
+    /// By position in the parent: may it have owned rows, because it is draining or down there? Empty if there are none,
+    /// or if the parent's lineage says who owned its rows.
+    suspects: Vec<bool>,
 }
 
 impl<'a> Former<'a> {
-    fn new(parent: &'a Table, backends: &[Backend], rows: u32, depth: usize) -> Self {
+    /// With the parent's own owners alone.
+    fn new(parent: &'a Table, backends: &[Backend], rows: u32) -> Self {
         let candidates = (0u16..).zip(backends).filter(|(_, backend)| backend.is_candidate());
         let by_id: HashMap<&str, u16> = candidates.map(|(at, backend)| (backend.id.as_str(), at)).collect();
         let positions = parent.backends.iter().map(|old| by_id.get(old.id.as_str()).copied()).collect();
-        Self { parent, positions, rows, depth }
+        Self { parent, positions, rows, depth: 1, suspects: Vec::new() }
+    }
+
+    /// With all that the parent records, and with what its hops suggest if it records nothing.
+    fn remember(&mut self, from_hops: bool) {
+        self.depth += self.parent.lineage.width();
+        if from_hops && self.parent.backends.iter().any(Backend::is_passed_over) {
+            self.suspects = self.parent.backends.iter().map(Backend::is_passed_over).collect();
+        }
     }
 
     /// Replaces `former` with the former owners of `row`, each once, newest first.
@@ -90,12 +116,29 @@ impl<'a> Former<'a> {
         let old_rows = self.parent.rows();
         let first = row % old_rows;
         let step = usize::try_from(self.rows.min(old_rows)).unwrap_or(usize::MAX);
+        let old_rows = || (first..old_rows).step_by(step);
         for generation in 0..self.depth {
-            for old_row in (first..old_rows).step_by(step) {
+            for old_row in old_rows() {
                 let owner = self.owner(old_row, generation);
                 former.extend(owner.filter(|owner| !former.contains(owner)));
             }
         }
+        if self.suspects.is_empty() {
+            return;
+        }
+        for place in 1..self.parent.hops.width() {
+            for old_row in old_rows() {
+                let owner = self.suspect(old_row, place);
+                former.extend(owner.filter(|owner| !former.contains(owner)));
+            }
+        }
+    }
+
+    /// The hop at this place of a row of the parent, if it may have owned the row.
+    fn suspect(&self, old_row: u32, place: usize) -> Option<u16> {
+        let old = usize::from(*self.parent.hops.get(old_row).get(place)?);
+        self.suspects.get(old).filter(|suspect| **suspect)?;
+        self.positions.get(old).copied().flatten()
     }
 
     /// Who owned a row of the parent so many generations before it.

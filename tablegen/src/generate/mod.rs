@@ -47,7 +47,7 @@ pub fn generate(specs: &[TableSpec], history: History<'_>) -> Result<Generated, 
     specs.sort_by(|a, b| a.name.cmp(&b.name));
     let mut warnings = Vec::new();
     let tables = specs.into_iter().map(|spec| table(spec, history, &mut warnings)).collect();
-    Ok(Generated { table: ForwardingTable::new(history.parent(), tables)?, warnings })
+    Ok(Generated { table: history.seal(tables)?, warnings })
 }
 
 /// The same, going on from the rankings of the parent if `cache` kept them, and what the next build can go on from.

@@ -44,8 +44,8 @@ fn left(old: &Table, new: &Table) -> BTreeSet<u16> {
     for row in 0..old.rows().max(new.rows()) {
         let old_row = row & (old.rows() - 1);
         let (hops, lineage) = (old.hops.get(old_row), old.lineage.get(old_row));
-        let after = new.hops.get(row & (new.rows() - 1));
-        let reached = |at: u16| place(at).is_some_and(|at| after.iter().any(|hop| usize::from(*hop) == at));
+        let after = new.sent(row & (new.rows() - 1));
+        let reached = |at: u16| place(at).is_some_and(|at| after.clone().any(|hop| usize::from(hop) == at));
         let held = hops.iter().skip(1).filter(|hop| lineage.contains(hop) || passed_over(**hop));
         left.extend(held.copied().filter(|hop| !reached(*hop)));
     }

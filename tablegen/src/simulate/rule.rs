@@ -19,9 +19,12 @@ impl<'a> Rows<'a> {
     /// Ids of the hops of a flow.
     pub(super) fn hops(&self, flow: &FlowKey) -> impl Iterator<Item = &'a str> {
         let row = self.table.row(flow, self.table.hash_fields);
-        let list = self.other.as_ref().unwrap_or(&self.table.hops).get(row);
         let table = self.table;
-        let ids = list.iter().filter_map(|at| table.backend(*at)).map(|one| one.id.as_str());
+        let list: Vec<u16> = match &self.other {
+            Some(other) => other.get(row).to_vec(),
+            None => table.sent(row).collect(),
+        };
+        let ids = list.into_iter().filter_map(|at| table.backend(at)).map(|one| one.id.as_str());
         ids.collect::<Vec<_>>().into_iter()
     }
 }

@@ -1,6 +1,6 @@
 //! Minimality, survival and balance, counted on the rows as they stand in two files.
 
-use super::slow::{accepts, rooms, weight};
+use super::slow::{Before, accepts, rooms, weight};
 use super::{Finding, Reason};
 use crate::report::number::counted;
 use common::backend::{Backend, Health, State};
@@ -38,8 +38,8 @@ fn sigmas(owned: f64, expected: f64, rows: f64) -> f64 {
 }
 
 /// Compares owners and hops of `new` with those of its parent, by id.
-pub(super) fn count(new: &Table, old: Option<&Table>, settled: bool) -> Changes {
-    let Some(old) = old else { return Changes::default() };
+pub(super) fn count(new: &Table, before: Option<Before<'_>>) -> Changes {
+    let Some(Before { table: old, settled, .. }) = before else { return Changes::default() };
     let mut count = Count::new(new, old);
     for row in 0..old.rows().max(new.rows()) {
         let (old_row, new_row) = (row % old.rows(), row % new.rows());
@@ -51,9 +51,10 @@ pub(super) fn count(new: &Table, old: Option<&Table>, settled: bool) -> Changes 
             count.moved(row, from, to);
         }
         let lineage = ids(old, old.lineage.get(old_row));
+        let sent = sent(new, new_row);
         for (at, id) in before.iter().enumerate() {
             if at == 0 || (!settled && (lineage.contains(id) || count.was.passed_over(id))) {
-                count.may_hold(row, id, &after);
+                count.may_hold(row, id, &sent);
             }
         }
     }
@@ -154,6 +155,13 @@ impl First {
 
 fn ids<'t>(table: &'t Table, list: &[u16]) -> Vec<&'t str> {
     list.iter().filter_map(|at| table.backend(*at)).map(|one| one.id.as_str()).collect()
+}
+
+/// Hops of a row that are in the packet: its outer header and its hops are of one address family.
+fn sent(table: &Table, row: u32) -> Vec<&str> {
+    let hops = table.hops.get(row).iter().filter_map(|at| table.backend(*at));
+    let is_ipv4 = hops.clone().next().map(|primary| primary.address.is_ipv4());
+    hops.filter(|hop| Some(hop.address.is_ipv4()) == is_ipv4).map(|hop| hop.id.as_str()).collect()
 }
 
 /// What the backends of one table are there for, by id.

@@ -13,7 +13,7 @@ pub mod slow;
 use crate::config::{Config, TableSpec};
 use crate::progress::Progress;
 use crate::report::number::{counted, either, grouped};
-use common::table::{Digest, ForwardingTable, Table};
+use common::table::{Built, Digest, ForwardingTable, Table};
 use serde::Serialize;
 use slow::Before;
 use std::fmt;
@@ -98,6 +98,8 @@ pub struct Proof {
     pub parent: Option<Digest>,
     /// Number of the build.
     pub generation: u64,
+    /// How it was built: first, child, settled, or unknown.
+    pub built: &'static str,
     /// What was checked.
     pub tables: Vec<TableProof>,
     /// What is wrong.
@@ -133,8 +135,11 @@ impl Proof {
         let mut tables = Vec::new();
         for table in new.tables() {
             let Some(spec) = config.tables.iter().find(|spec| spec.name == table.name) else { continue };
-            let old = previous.and_then(|previous| previous.table(&table.name));
-            let (proof, found) = prove(table, spec, old, progress);
+            let before = previous.and_then(|file| {
+                let settled = new.built() == Built::Settled;
+                Some(Before { table: file.table(&table.name)?, built: file.built(), settled })
+            });
+            let (proof, found) = prove(table, spec, before, progress);
             tables.push(proof);
             findings.extend(found);
         }
@@ -143,6 +148,7 @@ impl Proof {
             config_digest: new.config_digest(),
             parent: new.parent(),
             generation: new.generation(),
+            built: new.built().name(),
             tables,
             findings,
         }
@@ -162,6 +168,14 @@ fn parent(new: &ForwardingTable, previous: Option<&ForwardingTable>) -> Vec<Find
     if new.parent() != expected {
         let (found, expected) = (name(new.parent()), name(expected));
         findings.push(finding(format!("its parent is {found}, and should be {expected}")));
+    }
+    let (built, fits) = match (new.built(), previous) {
+        (built, None) => (built, built == Built::First),
+        (built, Some(_)) => (built, matches!(built, Built::Child | Built::Settled)),
+    };
+    if !fits {
+        let expected = if previous.is_some() { "child or settled" } else { "first" };
+        findings.push(finding(format!("it was built as {built}, and should be {expected}")));
     }
     let generation = previous.map_or(1, |previous| previous.generation() + 1);
     if new.generation() != generation {
@@ -188,24 +202,15 @@ fn tables_missing(new: &ForwardingTable, config: &Config) -> Vec<Finding> {
 fn prove(
     table: &Table,
     spec: &TableSpec,
-    old: Option<&Table>,
+    before: Option<Before<'_>>,
     progress: &Progress,
 ) -> (TableProof, Vec<Finding>) {
     let mut findings = parameters::compare(table, spec);
     let wanted = parameters::table(spec);
-    let computed = |settled| {
-        let before = old.map(|table| Before { table, settled });
-        rows::compare(table, &wanted, &slow::rows(&wanted, before, spec.rows, progress))
-    };
-    let mut rows = computed(false);
-    let mut settled = false;
-    if rows.differing > 0 && old.is_some() {
-        let other = computed(true);
-        settled = other.differing < rows.differing;
-        rows = if settled { other } else { rows };
-    }
+    let rows = rows::compare(table, &wanted, &slow::rows(&wanted, before, spec.rows, progress));
+    let settled = before.is_some_and(|before| before.settled);
     findings.extend(rows.findings);
-    let changes = changes::count(table, old, settled);
+    let changes = changes::count(table, before);
     findings.extend(changes.findings);
     let (farthest, unbalanced) = changes::balance(table);
     findings.extend(unbalanced);
@@ -235,6 +240,7 @@ impl fmt::Display for Proof {
             None => writeln!(f, "parent         none")?,
         }
         writeln!(f, "generation     {}", self.generation)?;
+        writeln!(f, "built          {}", self.built)?;
         self.tables.iter().try_for_each(|table| write!(f, "{table}"))?;
         for Finding { reason, table, text, .. } in &self.findings {
             let table = if table.is_empty() { String::new() } else { format!("table {table}: ") };

@@ -10,7 +10,7 @@
 use super::hash::{finalise, hash_bytes, sip};
 use crate::progress::Progress;
 use common::backend::{Backend, Health, State};
-use common::table::{Lists, Ranking, Table};
+use common::table::{Built, Lists, Ranking, Table};
 use rayon::prelude::*;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -30,6 +30,8 @@ pub struct Row {
 pub struct Before<'a> {
     /// Its rows and lineage.
     pub table: &'a Table,
+    /// How its file was built.
+    pub built: Built,
     /// Do only its own owners count?
     pub settled: bool,
 }
@@ -256,7 +258,7 @@ impl<'a> Work<'a> {
 
     /// Owners of the row in earlier tables, newest first, each once.
     fn former(&self, row: u32) -> Vec<u16> {
-        let Some(Before { table, settled }) = self.before else { return Vec::new() };
+        let Some(Before { table, built, settled }) = self.before else { return Vec::new() };
         // Rows of the smaller table are those of the larger that are equal in the low bits.
         let fewer = table.rows().min(self.rows);
         let old_rows: Vec<u32> = (row % fewer..table.rows()).step_by(fewer as usize).collect();
@@ -272,6 +274,23 @@ impl<'a> Work<'a> {
                 former.extend(here.filter(|here| !former.contains(here)));
             }
         }
+        if !settled && matches!(built, Built::First | Built::Unknown) {
+            // It cannot know who owned the row before: those of its hops that are not in service there may have.
+            let idle = |at: &u16| {
+                let one = &table.backends[usize::from(*at)];
+                one.state == State::Draining || one.health == Health::Down
+            };
+            for place in 1..usize::from(table.max_hops) {
+                let hops = old_rows.iter().filter_map(|old| table.hops.get(*old).get(place));
+                for hop in hops.copied().filter(idle) {
+                    if let Some(here) = self.here[usize::from(hop)] {
+                        former.push(here);
+                    }
+                }
+            }
+            let mut seen = BTreeSet::new();
+            former.retain(|one| seen.insert(*one));
+        }
         former
     }
 
@@ -281,46 +300,69 @@ impl<'a> Work<'a> {
         let Some(at) = first.iter().position(owns) else { return whole.then(Vec::new) };
         let (primary, below) = (first[at], &first[at + 1..]);
         let (full, above): (Vec<u16>, Vec<u16>) = first[..at].iter().partition(|one| self.takes(**one));
-        let state = |one: &u16| self.one(*one).state;
-        let up = |one: &u16| self.one(*one).health == Health::Up;
+        let accepting: Vec<u16> = below.iter().copied().filter(|one| self.takes(*one)).collect();
+        let without_primary = self.without_filling(primary, &accepting, *whole)?;
 
-        let mut may_hold = former.to_vec();
-        may_hold.extend(above.iter().filter(|one| state(one) == State::Draining));
-        if state(&primary) == State::Filling {
-            let accepting: Vec<u16> = below.iter().copied().filter(|one| self.takes(*one)).collect();
-            if let Some(first_active) = accepting.iter().position(|one| state(one) == State::Active) {
-                may_hold.push(accepting[first_active]);
-                may_hold.extend(&accepting[..first_active]);
-            } else if !whole {
-                return None;
+        let places = usize::from(self.table.max_hops) - 1;
+        let reached = |one: &u16| self.one(*one).address.is_ipv4() == self.one(primary).address.is_ipv4();
+        let mut selected: Vec<u16> = Vec::new();
+        for one in former.iter().chain(&without_primary).chain(&above) {
+            if *one != primary && !selected.contains(one) {
+                selected.push(*one);
             }
         }
-        let mut hops = vec![primary];
-        hops.extend(may_hold.iter().filter(|one| up(one)));
-        hops.extend(may_hold.iter().filter(|one| !up(one)));
-        hops.extend(above);
-        let mut seen = Vec::new();
-        hops.retain(|one| {
-            !seen.contains(one) && {
-                seen.push(*one);
-                true
-            }
-        });
-
-        if hops.len() == 1 {
-            let zone = |one: u16| self.one(one).zone.as_deref();
-            let elsewhere = |one: &u16| zone(*one) != zone(primary);
-            let wanted = |one: &u16| !self.table.spread_zones || elsewhere(one);
-            let accepting: Vec<u16> = below.iter().copied().filter(|one| self.takes(*one)).collect();
-            if !whole && !accepting.iter().any(wanted) {
-                return None;
-            }
-            let mut next = accepting.iter().chain(&full);
-            let nearest = next.clone().next();
-            hops.extend(next.find(|one| wanted(one)).or(nearest));
+        let (mut hops, mut unreached): (Vec<u16>, Vec<u16>) = selected.into_iter().partition(reached);
+        hops.truncate(places);
+        unreached.truncate(places);
+        // Former owners, then those that were passed over, then those that serve without the filling primary.
+        let listed = |one: &u16| {
+            let kind = [former, above.as_slice(), &without_primary].iter().position(|all| all.contains(one));
+            (self.one(*one).health == Health::Down, kind)
+        };
+        hops.sort_by_key(listed);
+        unreached.sort_by_key(listed);
+        if hops.is_empty() {
+            let heir = self.heir(primary, &accepting, &full, *whole, &reached)?;
+            hops.extend(heir.filter(|heir| reached(heir) || unreached.is_empty()));
         }
-        hops.truncate(self.table.max_hops.into());
-        Some(hops)
+        let mut list = vec![primary];
+        list.extend(hops);
+        list.extend(unreached);
+        list.truncate(places + 1);
+        Some(list)
+    }
+
+    /// Those that own the row, or may have owned it, without a primary that is filling: the first active one that accepts,
+    /// and then those before it. Nothing where more of the ranking is needed.
+    fn without_filling(&self, primary: u16, accepting: &[u16], whole: bool) -> Option<Vec<u16>> {
+        if self.one(primary).state != State::Filling {
+            return Some(Vec::new());
+        }
+        let active = accepting.iter().position(|one| self.one(*one).state == State::Active);
+        match active {
+            Some(active) => Some([&accepting[active..=active], &accepting[..active]].concat()),
+            None => whole.then(Vec::new),
+        }
+    }
+
+    /// The next that accepts and is reached, of another zone if that is wanted and there is one; if none is reached, the
+    /// next that accepts. Nothing where more of the ranking is needed.
+    fn heir(
+        &self,
+        primary: u16,
+        accepting: &[u16],
+        full: &[u16],
+        whole: bool,
+        reached: &dyn Fn(&u16) -> bool,
+    ) -> Option<Option<u16>> {
+        let zone = |one: &u16| self.one(*one).zone.as_deref();
+        let wanted = |one: &&u16| reached(one) && (!self.table.spread_zones || zone(one) != zone(&primary));
+        if let Some(best) = accepting.iter().find(wanted) {
+            return Some(Some(*best));
+        }
+        let all = || accepting.iter().chain(full);
+        let heir = all().find(wanted).or_else(|| all().find(|one| reached(one))).or_else(|| all().next());
+        whole.then(|| heir.copied())
     }
 }
 

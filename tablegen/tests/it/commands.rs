@@ -58,9 +58,21 @@ fn build_dump_and_build_on_it() {
     assert_eq!(built["tables"][0]["rows_by_hops"], serde_json::json!([0, 0, 65_536, 0, 0]));
     let next = json(&["build", &example("minimal"), "-o", &second, "--previous", &first, "--json"]);
     assert_eq!((&next["generation"], &next["parent"]), (&2.into(), &built["digest"]));
+    assert_eq!([&built["built"], &next["built"]], ["first", "child"]);
+    let settled = folder.path("settled");
+    let last =
+        json(&["build", &example("minimal"), "-o", &settled, "--previous", &second, "--settle", "--json"]);
+    assert_eq!(last["built"], "settled");
+    for (file, built) in [(&first, "first"), (&second, "child"), (&settled, "settled")] {
+        assert_eq!(json(&["dump", file, "--json", "--rows", "1"])["built"], built);
+        assert!(tablegen(&["dump", file]).contains(&format!("\nbuilt          {built}\n")), "{file}");
+    }
+    let listed = json(&["log", &folder.path(""), "--json"]);
+    let listed: Vec<&Value> = listed.as_array().unwrap().iter().map(|entry| &entry["built"]).collect();
+    assert_eq!(listed, ["settled", "child", "first"]);
     let dump = json(&["dump", &second, "--json"]);
     let keys: Vec<&String> = dump.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["digest", "generation", "parents", "tables"]);
+    assert_eq!(keys, ["built", "digest", "generation", "parents", "tables"]);
     assert_eq!(dump["digest"], next["digest"]);
     assert_eq!(dump["parents"], serde_json::json!([built["digest"]]));
     let table = &dump["tables"][0];
@@ -75,7 +87,7 @@ fn build_dump_and_build_on_it() {
     assert_eq!(table["backends"][1]["rows"], owned);
     let mut names = folder.names();
     names.sort();
-    assert_eq!(names, ["first", "second"]);
+    assert_eq!(names, ["first", "second", "settled"]);
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn another_hash_puts_every_row_at_risk_unless_the_old_one_is_looked_up_too() {
 #[test]
 fn rows_of_tables_of_two_sizes_are_compared_as_flows_see_them() {
     let old = first(backends(3));
-    let before = slow::Before { table: &old.tables()[0], settled: false };
+    let before = slow::Before { table: &old.tables()[0], built: old.built(), settled: false };
     let new = sealed(Some(&old), slow::rebuilt(&tables::parameters(backends(3)), Some(before), 2 * ROWS));
     let diff = Diff::new(&old, &new);
     let rows = &only(&diff).rows;

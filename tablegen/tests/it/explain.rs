@@ -94,6 +94,32 @@ fn where_nobody_accepts() {
     assert_eq!(lookup(&table, "tcp 198.51.100.7:1 > 203.0.113.10:443").hops, [""; 0]);
 }
 
+/// What packets do not carry is listed and marked.
+#[test]
+fn hops_that_are_not_sent_are_marked() {
+    let base = backends(&["a", "b", "c", "d"]);
+    let parent = build(&spec(base.clone()), History::None);
+    let six = |id: &str, address: &str| Backend::new(id, address.parse().unwrap());
+    let next = [base, vec![six("s", "2001:db8::1"), six("t", "2001:db8::2")]].concat();
+    let child = build(&spec(next), History::Parent(&parent));
+    let won_by = |port: u16| {
+        let flow = format!("tcp 198.51.100.7:{port} > 203.0.113.10:443");
+        let found = lookup(&child, &flow);
+        (found.hops[0] == "s").then_some((flow, found))
+    };
+    let (flow, found) = (1..1_000).find_map(won_by).unwrap();
+    assert_eq!((&found.hops[1], found.not_sent.as_slice()), (&"t".to_owned(), &found.hops[2..]));
+    let why = |hop: usize| &found.candidates.iter().find(|one| one.hop == Some(hop)).unwrap().why;
+    assert!(why(1).starts_with("heir: the next that accepts"), "{}", why(1));
+    assert_eq!(
+        why(2),
+        "owned this row before (newest); not sent: its address is of another family than the primary's"
+    );
+    let text = explain(&child, &flow.parse().unwrap()).to_string();
+    let line = format!("  not sent    {}, of another address family than the primary\n", found.hops[2]);
+    assert!(text.contains(&line), "{text}");
+}
+
 #[test]
 fn a_change_of_fields_shows_both_rows() {
     let mut both = spec(backends(&["a", "b", "c"]));

@@ -6,10 +6,13 @@
 use common::backend::{Backend, Health, State};
 use tablegen::generate::hops::{HopRule, Scratch};
 
-/// The rule as a sort: everyone who belongs in the list has a key, and the list is in order of keys.
-///
-/// Key: (down, why, order within why). Why: 0 former owner, 1 passed over while draining, 2 the filling primary's
-/// stand-ins, 3 passed over while down.
+/// Why a backend may hold connections: former owner, passed over, or stand-in of a filling primary.
+const A: u8 = 0;
+const B: u8 = 1;
+const C: u8 = 2;
+
+/// The rule as two sorts: every backend that may hold connections has a kind and an age within it. The first sort, by the
+/// order of selection, says which of them get a place; the second, by the order of the list, says where they stand.
 fn oracle(
     backends: &[Backend],
     former: &[u16],
@@ -27,42 +30,51 @@ fn oracle(
     let Some(primary) = owner.or(accepting.first().copied()) else { return Vec::new() };
     // Where the owner is given, those that accept and are preferred to it are full.
     let full = |i: u16| i < primary && accepting.contains(&i);
+    let foreign = |i: u16| at(i).address.is_ipv6() != at(primary).address.is_ipv6();
 
     let active_below = accepting.iter().find(|i| **i > primary && at(**i).state == State::Active);
-    let why = |i: u16| -> Option<(bool, u8, usize)> {
-        let down = at(i).health == Health::Down;
-        let order = usize::from(i);
+    let kind = |i: u16| -> Option<(u8, usize)> {
         if i == primary || at(i).state == State::Inactive {
             return None;
         }
         if let Some(age) = former.iter().position(|owner| *owner == i) {
-            return Some((down, 0, age));
+            return Some((A, age));
         }
-        if i < primary && at(i).state == State::Draining {
-            return Some((down, 1, order));
+        if let (State::Filling, Some(&active)) = (at(primary).state, active_below)
+            && primary < i
+            && i <= active
+            && accepting.contains(&i)
+        {
+            return Some((C, if i == active { 0 } else { 1 + usize::from(i) }));
         }
-        if let (State::Filling, Some(&active)) = (at(primary).state, active_below) {
-            if i == active {
-                return Some((down, 2, 0));
-            }
-            if primary < i && i < active && accepting.contains(&i) {
-                return Some((down, 2, 1 + order));
-            }
-        }
-        (i < primary && !full(i)).then_some((true, 3, order))
+        let passed_over = at(i).state == State::Draining || at(i).health == Health::Down;
+        (i < primary && passed_over && !full(i)).then_some((B, usize::from(i)))
     };
-    let mut keyed: Vec<_> = all().filter_map(|i| Some((why(i)?, i))).collect();
-    keyed.sort_unstable();
-    let mut list = vec![primary];
-    list.extend(keyed.into_iter().map(|(_, i)| i));
+    let selected = |of_primary: bool| -> Vec<u16> {
+        let mut holders: Vec<(u8, usize, u16)> = all()
+            .filter(|i| foreign(*i) != of_primary)
+            .filter_map(|i| kind(i).map(|(kind, age)| (kind, age, i)))
+            .collect();
+        holders.sort_unstable_by_key(|(kind, age, _)| ([0, 2, 1][usize::from(*kind)], *age));
+        holders.truncate(max_hops - 1);
+        holders.sort_unstable_by_key(|(kind, age, i)| (at(*i).health == Health::Down, *kind, *age));
+        holders.into_iter().map(|(.., i)| i).collect()
+    };
+    let (mut list, strangers) = ([vec![primary], selected(true)].concat(), selected(false));
     if list.len() == 1 {
-        let next = |elsewhere: bool| {
-            let below = accepting.iter().filter(|i| **i > primary);
-            let mut heirs = below.chain(accepting.iter().filter(|i| full(**i)));
-            heirs.find(|i| !elsewhere || at(**i).zone != at(primary).zone)
-        };
-        list.extend(next(spread_zones).or_else(|| next(false)));
+        let heirs: Vec<u16> = accepting
+            .iter()
+            .filter(|i| **i > primary)
+            .chain(accepting.iter().filter(|i| full(**i)))
+            .copied()
+            .collect();
+        let elsewhere = |i: u16| !spread_zones || at(i).zone != at(primary).zone;
+        let near = |i: &&u16| !foreign(**i);
+        let best = heirs.iter().filter(near).find(|i| elsewhere(**i));
+        let heir = best.or_else(|| heirs.iter().find(near));
+        list.extend(heir.or_else(|| heirs.first().filter(|_| strangers.is_empty())));
     }
+    list.extend(strangers);
     list.truncate(max_hops);
     list
 }
@@ -120,7 +132,7 @@ fn compare_owned(
     let list = rule.list(former, owner, candidates(backends).into_iter(), scratch);
     let expected = oracle(backends, former, owner, max_hops.into(), spread);
     let seen = || -> Vec<String> {
-        let one = |b: &Backend| format!("{} {} {:?}", b.state, b.health, b.zone);
+        let one = |b: &Backend| format!("{} {} {} {:?}", b.address, b.state, b.health, b.zone);
         backends.iter().map(one).collect()
     };
     assert_eq!(
@@ -175,6 +187,81 @@ fn all_zones_of_four_backends() {
             }
             compare(&backends, &[], 4, true, &mut scratch);
         }
+    }
+}
+
+/// A packet to an IPv4 backend carries no IPv6 hops, and the other way round.
+#[test]
+fn all_address_families_of_four_backends() {
+    let mut scratch = Scratch::default();
+    for n in 2..=4 {
+        for (turn, conditions) in vectors(8, n).enumerate() {
+            for families in vectors(2, n) {
+                let mut backends = backends(&conditions);
+                for ((backend, family), zone) in backends.iter_mut().zip(families).zip(["a", "a", "b", "b"]) {
+                    if family == 1 {
+                        backend.address = "2001:db8::1".parse().unwrap();
+                    }
+                    backend.zone = Some(zone.to_owned());
+                }
+                let mut former = candidates(&backends);
+                let count = former.len().max(1);
+                former.rotate_left(turn % count);
+                for count in 0..4 {
+                    let former = &former[..count.min(former.len())];
+                    compare(
+                        &backends,
+                        former,
+                        2 + u8::try_from(turn % 3).unwrap(),
+                        turn % 2 == 0,
+                        &mut scratch,
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Each case by hand: states in the row's order of preference (A active, F filling, D draining; lower case is down; a
+/// prime marks IPv6), former owners, places, and the list that rules 3 to 5 give.
+#[test]
+fn the_order_of_selection_and_the_order_of_the_list() {
+    let cases: [(&str, &[u16], u8, &[u16]); 14] = [
+        ("A A A A", &[], 4, &[0, 1]),
+        // A former owner that is down keeps its place before stand-ins (c), and stands last.
+        ("F F A a", &[3], 4, &[0, 2, 1, 3]),
+        ("F F F A a", &[4], 4, &[0, 3, 1, 4]),
+        ("F F F A a", &[4], 3, &[0, 3, 4]),
+        ("F F F A a", &[4], 2, &[0, 4]),
+        // (c) before (b): the active one that owns the row but for the filling primary, not one that drains.
+        ("D F A", &[], 2, &[1, 2]),
+        ("D F A", &[], 3, &[1, 0, 2]),
+        ("D d F F A", &[], 3, &[2, 4, 3]),
+        // Within (a) the newest first, also if it is down: an older owner never displaces a newer one.
+        ("A a A A", &[1, 2, 3], 3, &[0, 2, 1]),
+        ("A a a A", &[1, 2, 3], 2, &[0, 1]),
+        ("D a A", &[], 4, &[2, 0, 1]),
+        // No place for what the packet does not carry, before what it does.
+        ("A A' A", &[1], 4, &[0, 2, 1]),
+        ("A A' A", &[1], 2, &[0, 2]),
+        ("A A'", &[], 4, &[0, 1]),
+    ];
+    let mut scratch = Scratch::default();
+    for (states, former, max_hops, expected) in cases {
+        let backend = |word: &str| {
+            let state = match word[..1].to_ascii_uppercase().as_str() {
+                "A" => State::Active,
+                "F" => State::Filling,
+                _ => State::Draining,
+            };
+            let health = if word.starts_with(char::is_lowercase) { Health::Down } else { Health::Up };
+            let address = if word.ends_with('\'') { "2001:db8::1" } else { "10.0.0.1" };
+            Backend { state, health, ..Backend::new("b", address.parse().unwrap()) }
+        };
+        let backends: Vec<Backend> = states.split(' ').map(backend).collect();
+        let rule = HopRule::new(&backends, max_hops, false);
+        let list = rule.list(former, None, candidates(&backends).into_iter(), &mut scratch);
+        assert_eq!(list, expected, "{states}, former {former:?}, {max_hops} hops");
     }
 }
 

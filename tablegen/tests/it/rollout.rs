@@ -2,8 +2,9 @@
 
 use crate::support::{backends, build, spec};
 use common::backend::{Backend, Health, State};
-use common::table::{ForwardingTable, Table};
+use common::table::{Built, Digest, ForwardingTable, Table};
 use std::collections::{BTreeSet, HashMap};
+use tablegen::config::TableSpec;
 use tablegen::generate::History;
 
 const IDS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -253,8 +254,8 @@ fn without_history_two_of_those_sequences_lose_rows() {
     assert!((added - 2.0 / 56.0).abs() < 0.003, "{added}");
 }
 
-/// A pseudo-random walk over states; after each step, whoever could hold connections of a row is in its list, unless
-/// the list is full or the row had more former owners at once than a table remembers.
+/// Pseudo-random walks over states, health, weights and members, up to three changes at a time. After each step every
+/// former owner of a row that is still a candidate is in its list: the newest ones, as many as there are places.
 #[test]
 fn random_walks_lose_nothing_that_fits() {
     let mut random = 1u64;
@@ -262,38 +263,189 @@ fn random_walks_lose_nothing_that_fits() {
         random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         usize::try_from(common::hash::mix(random) % u64::try_from(below).unwrap()).unwrap()
     };
-    for _ in 0..6 {
+    let mut drawn = BTreeSet::new();
+    for walk in 0..9 {
         let mut steps = vec![backends(&IDS)];
         for _ in 0..8 {
             let mut next = steps.last().unwrap().clone();
-            let one = &mut next[pick(IDS.len())];
-            match pick(4) {
-                0 => one.state = State::Draining,
-                1 => one.state = State::Active,
-                2 => one.health = [Health::Up, Health::Down][pick(2)],
-                _ => one.weight = [0.5, 1.0, 3.0][pick(3)],
+            for _ in 0..=pick(3) {
+                drawn.insert(change(&mut next, &mut pick));
             }
             steps.push(next);
         }
-        check_walk(&with_history(&steps));
+        if walk % 3 == 2 {
+            // The walk begins in the middle: its first table has backends that drain, fill or are down.
+            steps.remove(0);
+        }
+        check_walk(&tables_of(&steps, 2 + u8::try_from(walk % 3).unwrap()));
     }
+    assert_eq!(drawn.len(), 7, "{drawn:?}");
+}
+
+/// Draws one change, and names it.
+fn change(backends: &mut Vec<Backend>, pick: &mut impl FnMut(usize) -> usize) -> &'static str {
+    let kind = pick(8);
+    let at = pick(backends.len());
+    if kind == 7 && backends.len() > 4 {
+        backends.remove(at);
+        return "removed";
+    }
+    let one = &mut backends[at];
+    match kind {
+        0 => {
+            one.state = State::Draining;
+            "drains"
+        }
+        1 => {
+            one.state = State::Active;
+            "active"
+        }
+        2 | 3 => {
+            (one.state, one.fill) = (State::Filling, [10, 50, 100][pick(3)]);
+            "fills"
+        }
+        4 => {
+            one.health = Health::Down;
+            "down"
+        }
+        5 => {
+            one.health = Health::Up;
+            "up"
+        }
+        _ => {
+            one.weight = [0.5, 1.0, 3.0][pick(3)];
+            "weight"
+        }
+    }
+}
+
+fn tables_of(steps: &[Vec<Backend>], max_hops: u8) -> Vec<ForwardingTable> {
+    let mut tables: Vec<ForwardingTable> = Vec::new();
+    for backends in steps {
+        let history = tables.last().map_or(History::None, History::Parent);
+        tables.push(build(&TableSpec { max_hops, ..spec(backends.clone()) }, history));
+    }
+    tables
 }
 
 fn check_walk(tables: &[ForwardingTable]) {
     for row in 0..tables[0].tables()[0].rows() {
         let mut former: Vec<&str> = Vec::new();
-        for table in tables {
+        for (step, table) in tables.iter().enumerate() {
             let table = &table.tables()[0];
             let list = hops(table, row);
-            former.retain(|id| *id != list[0]);
-            if former.len() >= usize::from(table.max_hops) {
-                break;
+            let one = |id: &str| table.backends.iter().find(|one| one.id == id);
+            former.retain(|id| *id != list[0] && one(id).is_some_and(Backend::is_candidate));
+            former.truncate(usize::from(table.max_hops) - 1);
+            let lost: Vec<&&str> = former.iter().filter(|id| !list.contains(id)).collect();
+            assert!(lost.is_empty(), "row {row}, step {step}: {lost:?} of {former:?} is not in {list:?}");
+            if step == 0 {
+                // What a first table cannot know: who owned the row before.
+                let idle = |id: &&&str| one(id).is_some_and(Backend::is_passed_over);
+                former.extend(list[1..].iter().filter(idle));
             }
-            let missing = former.iter().any(|id| !list.contains(id));
-            assert!(!missing || list.len() == usize::from(table.max_hops), "row {row}: {former:?} {list:?}");
             former.insert(0, list[0]);
         }
     }
+}
+
+/// Rows whose old owner, or older ones, are in the new table and not in the row's list.
+fn rows_that_lose(before: &Table, after: &Table, holders: impl Fn(u32) -> Vec<String>) -> usize {
+    let stays = |id: &String| after.backends.iter().any(|one| one.id == *id && one.is_candidate());
+    let lost = |row: &u32| {
+        let list = hops(after, *row);
+        holders(*row).into_iter().filter(stays).any(|id| !list.contains(&id.as_str()))
+    };
+    (0..before.rows()).filter(lost).count()
+}
+
+/// A false alarm while new backends fill: the backend that is taken for down keeps its connections, also where several
+/// of the filling ones are up and might have owned the row.
+#[test]
+fn a_false_alarm_while_others_fill_loses_no_former_owner() {
+    let base = backends(&IDS);
+    for max_hops in 2..=4 {
+        for count in 1..=4 {
+            let filling = fail(&add(&base, &["u", "v", "w", "x"][..count], Some(50)), &["c"]);
+            let tables = tables_of(&[base.clone(), filling], max_hops);
+            let [before, after] = [0, 1].map(|at| &tables[at].tables()[0]);
+            let owner = |row| vec![primary(before, row).to_owned()];
+            assert_eq!(rows_that_lose(before, after, owner), 0, "{count} fill, {max_hops} hops");
+        }
+    }
+}
+
+/// A first table cannot know who owned its rows: what drains or is down in its lists is kept in the next tables.
+#[test]
+fn what_drains_in_a_first_table_is_kept_while_others_are_added() {
+    let base = backends(&IDS);
+    for first in [drain(&base, &["b"]), fail(&base, &["b"]), fail(&drain(&base, &["b"]), &["e"])] {
+        let more = add(&first, &["x"], None);
+        let still_more = drain(&more, &["a"]);
+        let tables = tables_of(&[first, more, still_more], 4);
+        let [before, ..] = [0, 1, 2].map(|at| &tables[at].tables()[0]);
+        let idle = |row| -> Vec<String> {
+            let all = hops(before, row).into_iter().filter(|id| ["b", "e"].contains(id));
+            let one = |id: &str| before.backends.iter().find(|one| one.id == id).unwrap().is_passed_over();
+            all.filter(|id| one(id)).map(str::to_owned).collect()
+        };
+        assert!((0..before.rows()).any(|row| !idle(row).is_empty()));
+        for after in &tables[1..] {
+            assert_eq!(rows_that_lose(before, &after.tables()[0], idle), 0);
+        }
+    }
+}
+
+/// A file of version 1 does not say how it was built, and is built on like a first table.
+#[test]
+fn a_parent_of_version_1_is_built_on_like_a_first_one() {
+    let base = drain(&backends(&IDS), &["b"]);
+    let next = spec(add(&base, &["x", "y"], Some(40)));
+    let first = build(&spec(base), History::None);
+    // By the specification: version 1 has no octet 96.
+    let file = first.encode();
+    let mut old = [&file[..96], &file[97..file.len() - 32]].concat();
+    old[8] = 1;
+    let length = u64::try_from(old.len() + 32).unwrap();
+    old[16..24].copy_from_slice(&length.to_le_bytes());
+    let digest = Digest::of(&old);
+    old.extend(digest.0);
+    let old = ForwardingTable::read(&old).unwrap();
+    assert_eq!((old.built(), old.tables()), (Built::Unknown, first.tables()));
+    let [on_old, on_first] = [&old, &first].map(|parent| build(&next, History::Parent(parent)));
+    assert_eq!(on_old.tables(), on_first.tables());
+    assert!((0..1 << 16).any(|row| hops(&on_old.tables()[0], row)[1..].contains(&"b")));
+}
+
+/// An IPv6 newcomer among IPv4 backends: packets to one family carry no hops of the other, so no place goes to those
+/// while there are others; and what a packet cannot reach counts as lost.
+#[test]
+fn hops_of_another_address_family_are_listed_last_and_count_as_lost() {
+    let base = backends(&IDS);
+    let mut mixed = base.clone();
+    mixed.push(Backend::new("six", "2001:db8::6".parse().unwrap()));
+    let tables = with_history(&[base, mixed.clone()]);
+    let [before, after] = [0, 1].map(|at| &tables[at].tables()[0]);
+    let mut won = 0;
+    for row in 0..after.rows() {
+        let (old, list) = (primary(before, row), hops(after, row));
+        if list[0] == "six" {
+            won += 1;
+            assert_eq!(list, ["six", old], "row {row}");
+            assert_eq!(after.sent(row).count(), 1);
+        } else {
+            assert_eq!(list[..1], [old]);
+            assert!(list.len() == 2 && list[1] != "six", "row {row} has a second chance: {list:?}");
+        }
+    }
+    let six = after.backends.iter().position(|one| one.id == "six").unwrap();
+    assert_eq!(won, after.rows_owned()[six]);
+    let diff = tablegen::diff::Diff::new(&tables[0], &tables[1]);
+    assert_eq!(diff.at_risk(), u64::from(won));
+    let config = tablegen::config::Config { tables: vec![spec(mixed)], warnings: Vec::new() };
+    let proof = tablegen::verify::Proof::new(&tables[1], &config, Some(&tables[0]));
+    let lost: Vec<u32> = proof.findings.iter().map(|one| one.rows).collect();
+    assert_eq!((proof.tables[0].differing, lost.iter().sum::<u32>()), (0, won), "{proof}");
 }
 
 #[test]

@@ -3,13 +3,16 @@
 use common::backend::{Backend, Health, State};
 use common::table::{ForwardingTable, Ranking};
 use proptest::prelude::*;
+use std::net::{IpAddr, Ipv6Addr};
 use tablegen::config::TableSpec;
 use tablegen::generate::{History, generate};
 use tablegen::verify::slow::{Before, rebuilt};
 
 use crate::{support, tables};
 
-fn any_backend() -> impl Strategy<Value = (bool, State, Health, f64, u8, Option<u8>)> {
+type Drawn = (bool, State, Health, f64, u8, Option<u8>, bool);
+
+fn any_backend() -> impl Strategy<Value = Drawn> {
     (
         prop::bool::weighted(0.85),
         prop::sample::select(vec![
@@ -23,21 +26,30 @@ fn any_backend() -> impl Strategy<Value = (bool, State, Health, f64, u8, Option<
         prop::sample::select(vec![1.0, 1.0, 2.5, 0.3]),
         1..=100u8,
         prop::option::of(0..3u8),
+        prop::bool::weighted(0.2),
     )
+}
+
+fn address(at: u8, ipv6: bool) -> IpAddr {
+    if ipv6 {
+        Ipv6Addr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, at.into()]).into()
+    } else {
+        [10, 0, 0, at].into()
+    }
 }
 
 /// Up to seven backends; those that are left out of a step keep their ids and addresses for the next.
 fn any_backends() -> impl Strategy<Value = Vec<Backend>> {
-    let present = |all: Vec<(bool, State, Health, f64, u8, Option<u8>)>| -> Vec<Backend> {
+    let present = |all: Vec<Drawn>| -> Vec<Backend> {
         let named = (1u8..).zip(all).filter(|(at, (present, ..))| *present || *at == 1);
         named
-            .map(|(at, (_, state, health, weight, fill, zone))| Backend {
+            .map(|(at, (_, state, health, weight, fill, zone, ipv6))| Backend {
                 weight,
                 fill,
                 zone: zone.map(|zone| format!("z{zone}")),
                 state,
                 health,
-                ..Backend::new(format!("b{at}"), [10, 0, 0, at].into())
+                ..Backend::new(format!("b{at}"), address(at, ipv6))
             })
             .collect()
     };
@@ -67,7 +79,7 @@ fn agreed(spec: &TableSpec, parent: Option<&ForwardingTable>, settled: bool) -> 
         Some(parent) => History::Parent(parent),
     };
     let generated = generate(std::slice::from_ref(spec), history).unwrap().table;
-    let before = parent.map(|parent| Before { table: &parent.tables()[0], settled });
+    let before = parent.map(|parent| Before { table: &parent.tables()[0], built: parent.built(), settled });
     let table = &generated.tables()[0];
     let slow = rebuilt(table, before, spec.rows);
     for row in 0..spec.rows {
@@ -122,10 +134,11 @@ proptest! {
             1..4,
         ),
         ranking in prop::sample::select(vec![Ranking::Hrw, Ranking::Hrw, Ranking::Glb]),
+        settles in any::<bool>(),
     ) {
         let mut parent: Option<ForwardingTable> = None;
-        for (spec, settled) in specs(steps, ranking) {
-            parent = Some(agreed(&spec, parent.as_ref(), settled));
+        for (spec, flag) in specs(steps, ranking) {
+            parent = Some(agreed(&spec, parent.as_ref(), settles && flag));
         }
     }
 }

@@ -32,7 +32,7 @@ const NEW: &str = "      - { id: web-1, address: 10.0.0.11 }   # rack 1
         address: 10.0.0.13
         weight: 2
         state: draining   # until June
-      - { id: web-6, address: \"2001:db8::6\", zone: c }   # the new one
+      - { id: web-6, address: \"10.0.0.16\", zone: c }   # the new one
       - { id: web-5, address: 10.0.0.15 }";
 
 /// The same list where it can only be written anew.

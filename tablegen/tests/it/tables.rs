@@ -59,14 +59,15 @@ pub(crate) fn first(backends: Vec<Backend>) -> ForwardingTable {
 
 /// The next table, built with `--previous`.
 pub(crate) fn next(previous: &ForwardingTable, backends: Vec<Backend>) -> ForwardingTable {
-    let before = Before { table: &previous.tables()[0], settled: false };
+    let before = Before { table: &previous.tables()[0], built: previous.built(), settled: false };
     sealed(Some(previous), slow::rebuilt(&parameters(backends), Some(before), ROWS))
 }
 
 /// The next table, built with `--previous --settle`.
 pub(crate) fn settled(previous: &ForwardingTable, backends: Vec<Backend>) -> ForwardingTable {
-    let before = Before { table: &previous.tables()[0], settled: true };
-    sealed(Some(previous), slow::rebuilt(&parameters(backends), Some(before), ROWS))
+    let before = Before { table: &previous.tables()[0], built: previous.built(), settled: true };
+    let table = slow::rebuilt(&parameters(backends), Some(before), ROWS);
+    ForwardingTable::settled(previous, vec![table]).unwrap()
 }
 
 pub(crate) fn sealed(parent: Option<&ForwardingTable>, table: Table) -> ForwardingTable {
