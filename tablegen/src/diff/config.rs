@@ -45,7 +45,10 @@ pub(super) fn changes(old: Option<&Table>, new: Option<&Table>) -> Vec<Change> {
 fn table(old: &Table, new: &Table) -> Vec<Change> {
     let secret = |same: bool| if same { ["(secret)"; 2] } else { ["(secret)", "(another secret)"] };
     let share = |table: &Table| table.max_share.map_or_else(|| "none".to_owned(), |share| share.to_string());
-    let [seeds, keys] = [old.seed == new.seed, old.hash_key == new.hash_key].map(secret);
+    let [mut seeds, keys] = [old.seed == new.seed, old.hash_key == new.hash_key].map(secret);
+    if !(old.seed.is_known() && new.seed.is_known()) {
+        seeds = [old, new].map(|table| if table.seed.is_known() { "(secret)" } else { "(not in the file)" });
+    }
     let values = [
         ("rows", old.rows().to_string(), new.rows().to_string()),
         ("max_hops", old.max_hops.to_string(), new.max_hops.to_string()),

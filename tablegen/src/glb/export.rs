@@ -4,8 +4,7 @@
 //! draining or not healthy and the second's *state* is active, whatever its health, the two change places.
 
 use crate::config::TableSpec;
-use crate::generate::ranking::Ranking;
-use crate::report::number::counted;
+use crate::generate::ranking::{Ranking, RowRanker};
 use common::backend::{Backend, State};
 use common::flow::HashFields;
 use common::table::{self, glb};
@@ -45,7 +44,8 @@ pub fn export(specs: &[TableSpec]) -> Result<Exported, ExportError> {
         }
     }
     let tables: Vec<glb::GlbTable> = specs.iter().map(glb_table).collect();
-    Ok(Exported { octets: glb::encode(&tables), warnings: specs.iter().filter_map(left_out).collect() })
+    let warnings = specs.iter().flat_map(|spec| left_out(spec).into_iter().chain(alone(spec)));
+    Ok(Exported { octets: glb::encode(&tables), warnings: warnings.collect() })
 }
 
 fn fault(spec: &TableSpec) -> Option<String> {
@@ -60,8 +60,8 @@ fn fault(spec: &TableSpec) -> Option<String> {
     if spec.rows != glb::ROWS {
         return Some(format!("{} rows, only {} are possible", spec.rows, glb::ROWS));
     }
-    if candidates < 2 {
-        return Some(format!("{} not inactive, at least 2 are needed", counted(candidates, "backend")));
+    if candidates == 0 {
+        return Some("all backends are inactive, at least 1 that is not is needed".to_owned());
     }
     if spec.spread_zones {
         return Some("spread_zones, which its hop rule does not know".to_owned());
@@ -103,6 +103,19 @@ fn left_out(spec: &TableSpec) -> Option<String> {
     })
 }
 
+/// GLB's file has two hops in every row, so the only backend is both.
+fn alone(spec: &TableSpec) -> Option<String> {
+    let mut candidates = spec.backends.iter().filter(|backend| backend.is_candidate());
+    let (Some(only), None) = (candidates.next(), candidates.next()) else { return None };
+    Some(format!(
+        "table {}: {} is the only backend that is not inactive, so it is both hops of every row: no second chance",
+        spec.name, only.id
+    ))
+}
+
+/// Rows that a thread takes at a time.
+const ROWS_A_TASK: u32 = 1_024;
+
 fn glb_table(spec: &TableSpec) -> glb::GlbTable {
     let backend = |backend: &Backend| glb::GlbBackend {
         address: backend.address,
@@ -110,18 +123,26 @@ fn glb_table(spec: &TableSpec) -> glb::GlbTable {
         health: backend.health,
     };
     let ranking = Ranking::new(spec.ranking, spec.seed, &spec.backends);
-    let row = |ranker: &mut crate::generate::ranking::RowRanker<'_>, row: u32| {
-        let mut ranked = ranker.rank(row);
-        // Two candidates at least were asked for above.
-        let first_two = [ranked.next().unwrap_or_default(), ranked.next().unwrap_or_default()];
-        pair(&spec.backends, first_two).map(u32::from)
+    let rows = |ranker: &mut RowRanker<'_>, task: u32| {
+        let start = task * ROWS_A_TASK;
+        ranker.prepare(start, ROWS_A_TASK as usize, 2);
+        let pairs = (start..start + ROWS_A_TASK).map(|row| first_two(ranker, row));
+        pairs.map(|first_two| pair(&spec.backends, first_two).map(u32::from)).collect::<Vec<_>>()
     };
+    let tasks = (0..glb::ROWS / ROWS_A_TASK).into_par_iter();
     glb::GlbTable {
         backends: spec.backends.iter().map(backend).collect(),
         binds: spec.binds.clone(),
         hash_key: spec.hash_key,
-        rows: (0..glb::ROWS).into_par_iter().map_init(|| ranking.ranker(), row).collect(),
+        rows: tasks.map_init(|| ranking.ranker(), rows).flatten_iter().collect(),
     }
+}
+
+/// The first two candidates of a row. There is one at least; the only one is both.
+fn first_two(ranker: &mut RowRanker<'_>, row: u32) -> [u16; 2] {
+    let mut ranked = ranker.rank(row);
+    let first = ranked.next().unwrap_or_default();
+    [first, ranked.next().unwrap_or(first)]
 }
 
 /// Primary and secondary by GLB's rule.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | a backend | its address is its id: GLB ranks addresses |
 //! | `healthy` missing | `health: down`, with a warning: GLB's generator takes it so |
+//! | a table without a name | `table-0000`, `table-0001`, … by its place, as its version-2 file is read |
 //! | nothing on fields | `hash_fields: [src_addr]`, GLB's default, whatever its director's own configuration says |
 //! | other keys (`healthchecks` …) | left out, with a warning |
 //!
@@ -12,6 +13,7 @@
 
 use crate::config::{Config, ConfigError};
 use crate::quoted::Quoted;
+use common::table::glb::table_name;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -60,7 +62,7 @@ pub fn import(json: &str) -> Result<Imported, ImportError> {
         "# Taken over from GLB Director. It hashes the client's address alone.\nversion: 1\ntables:\n",
     );
     for (at, table) in file.tables.iter().enumerate() {
-        write_table(&mut yaml, table);
+        write_table(&mut yaml, table, at);
         surprises(table, at, &mut warnings);
     }
     if file.tables.is_empty() {
@@ -130,12 +132,12 @@ fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
     }
 }
 
-fn write_table(yaml: &mut String, table: &GlbTable) {
-    let name = table.name.as_deref().unwrap_or("glb");
+fn write_table(yaml: &mut String, table: &GlbTable, at: usize) {
+    let name = table.name.clone().unwrap_or_else(|| table_name(at));
     let (seed, hash_key) = (Quoted(&table.seed), Quoted(&table.hash_key));
     *yaml += &format!(
         "  - name: {}\n    ranking: glb\n    seed: {seed}\n    hash_key: {hash_key}\n    hash_fields: [src_addr]\n",
-        Quoted(name)
+        Quoted(&name)
     );
     write_list(yaml, "binds", table.binds.iter().map(bind));
     write_list(yaml, "backends", table.backends.iter().map(backend));
@@ -168,7 +170,7 @@ fn backend(backend: &GlbBackend) -> String {
 fn surprises(table: &GlbTable, at: usize, warnings: &mut Vec<String>) {
     let path = format!("tables[{at}]");
     if table.name.is_none() {
-        warnings.push(format!("{path}: no name; called glb"));
+        warnings.push(format!("{path}: no name; called {}", table_name(at)));
     }
     let silent: Vec<&str> =
         table.backends.iter().filter(|one| one.healthy.is_none()).map(|one| one.ip.as_str()).collect();

@@ -35,11 +35,13 @@ pub(super) fn compare(table: &Table, spec: &TableSpec) -> Vec<Finding> {
     let secret = |same: bool| if same { "as configured" } else { "another" }.to_owned();
     let configured = || "as configured".to_owned();
     let share = |share: Option<f64>| share.map_or_else(|| "none".to_owned(), |share| share.to_string());
+    let known = table.seed.is_known();
+    let seed = if known { secret(table.seed == spec.seed) } else { "not in the file".to_owned() };
     let values = [
         ("rows", table.rows().to_string(), spec.rows.to_string()),
         ("max_hops", table.max_hops.to_string(), spec.max_hops.to_string()),
         ("ranking", table.ranking.name().to_owned(), spec.ranking.name().to_owned()),
-        ("seed", secret(table.seed == spec.seed), configured()),
+        ("seed", seed, configured()),
         ("hash_key", secret(table.hash_key == spec.hash_key), configured()),
         ("hash_fields", table.hash_fields.to_string(), spec.hash_fields.to_string()),
         ("alt_hash_fields", table.alt_hash_fields.to_string(), spec.alt_hash_fields.to_string()),

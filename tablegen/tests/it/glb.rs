@@ -41,6 +41,28 @@ fn tables_keep_their_order_in_glbs_file_and_none_in_ours() {
     assert_eq!(generate(&config.tables, History::None).unwrap().table, native);
 }
 
+/// GLB's file does not hold the seed: it cannot be compared, and nothing says that it changed to another one.
+#[test]
+fn a_seed_that_is_not_in_the_file_is_not_another_one() {
+    let config = through_yaml(include_str!("../data/glb/two-unnamed-tables.json"));
+    let native = generate(&config.tables, History::None).unwrap().table;
+    let theirs = ForwardingTable::read(&export(&config.tables).unwrap().octets).unwrap();
+    let seeds = |old: &ForwardingTable, new: &ForwardingTable| -> Vec<String> {
+        let diff = tablegen::diff::Diff::new(old, new);
+        let seeds = diff.tables[0].config.iter().filter(|change| change.key == "seed");
+        seeds
+            .map(|change| format!("{} → {}", change.old.as_ref().unwrap(), change.new.as_ref().unwrap()))
+            .collect()
+    };
+    assert_eq!(seeds(&theirs, &native), ["(not in the file) → (secret)"]);
+    assert_eq!(seeds(&native, &theirs), ["(secret) → (not in the file)"]);
+    assert_eq!(seeds(&theirs, &theirs), [""; 0]);
+    let proof = tablegen::verify::Proof::new(&theirs, &config, None);
+    let texts: Vec<&str> = proof.findings.iter().map(|finding| finding.text.as_str()).collect();
+    assert!(texts.contains(&"seed is not in the file, configured is as configured"), "{texts:?}");
+    assert!(texts.contains(&"it was built as unknown, and should be first"), "{texts:?}");
+}
+
 /// In our own format a table ranked by GLB's rule has GLB's owners wherever nobody drains or is down.
 #[test]
 fn native_tables_of_that_ranking_have_the_same_owners() {
@@ -84,7 +106,9 @@ fn what_the_format_cannot_say_is_refused() {
                 })
                 .collect();
         }),
-        ("1 backend not inactive, at least 2", |spec| spec.backends[0].state = State::Inactive),
+        ("all backends are inactive, at least 1 that is not is needed", |spec| {
+            spec.backends.iter_mut().for_each(|one| one.state = State::Inactive);
+        }),
         ("backend b1: address 2001:db8::1", |spec| spec.backends[1].address = "2001:db8::1".parse().unwrap()),
         ("backend b1: address 10.0.0.1 a second time", |spec| {
             spec.backends[1].address = [10, 0, 0, 1].into()
@@ -101,6 +125,47 @@ fn what_the_format_cannot_say_is_refused() {
         let error = export(&[spec]).unwrap_err().to_string();
         assert!(error.contains(expected), "{expected}: {error}");
     }
+}
+
+/// GLB's file has two hops in every row; the only backend is both, and its reader is told.
+#[test]
+fn the_only_backend_is_both_hops_of_every_row() {
+    let mut beside_an_inactive_one = glb_spec(2);
+    beside_an_inactive_one.backends[0].state = State::Inactive;
+    for (spec, only) in [(glb_spec(1), 0), (beside_an_inactive_one, 1)] {
+        let exported = export(std::slice::from_ref(&spec)).unwrap();
+        let tables = common::table::glb::decode(&exported.octets).unwrap();
+        assert!(tables[0].rows.iter().all(|row| *row == [only; 2]));
+        let expected = format!(
+            "table web: b{only} is the only backend that is not inactive, so it is both hops of every row: no second chance"
+        );
+        assert!(exported.warnings.contains(&expected), "{:?}", exported.warnings);
+        let read = ForwardingTable::read(&exported.octets).unwrap();
+        assert!((0..1 << 16).all(|row| read.tables()[0].hops.get(row).len() == 1));
+    }
+}
+
+/// GLB's own test configurations have tables without names. They are called as the reader of the version-2 file calls
+/// them, so that the two ways of taking a table over agree.
+#[test]
+fn tables_without_names_are_called_by_their_place() {
+    let json = include_str!("../data/glb/two-unnamed-tables.json");
+    let imported = import(json).unwrap();
+    assert_eq!(
+        imported.warnings,
+        ["tables[0]: no name; called table-0000", "tables[1]: no name; called table-0001"]
+    );
+    let config = through_yaml(json);
+    let native = generate(&config.tables, History::None).unwrap().table;
+    let theirs = ForwardingTable::read(&export(&config.tables).unwrap().octets).unwrap();
+    let names = |file: &ForwardingTable| -> Vec<String> {
+        file.tables().iter().map(|table| table.name.clone()).collect()
+    };
+    assert_eq!(names(&native), ["table-0000", "table-0001"]);
+    assert_eq!(names(&theirs), names(&native));
+    let third = json.replacen("{\"hash_key\"", "{\"name\": \"table-0001\", \"hash_key\"", 1);
+    let error = import(&third).unwrap_err().to_string();
+    assert!(error.starts_with("tables[1].name: found `table-0001`"), "{error}");
 }
 
 /// A configuration of GLB's that only this number decides: two to four backends in any state, one to three binds.
