@@ -12,6 +12,7 @@ use serde::Deserialize;
 pub use self::error::ConfigError;
 use self::raw::{Field, Raw, Slot};
 use crate::pipeline::Echo;
+use crate::route::Pinned;
 use crate::wire::ethernet::Mac;
 
 mod error;
@@ -176,6 +177,12 @@ impl UnderlayConfig {
             version.one_of(&[("1", ())])?;
         }
         Config::optional(path, &raw).map(|config| config.underlay)
+    }
+
+    /// What next hops take from it.
+    pub(crate) fn pinned(&self) -> Pinned {
+        let Self { gateway_mac, source_ipv4, source_ipv6, .. } = *self;
+        Pinned { mac: gateway_mac.map(|mac| mac.0), source_ipv4, source_ipv6 }
     }
 
     fn read(path: &Path, raw: &Raw) -> Result<Self, ConfigError> {

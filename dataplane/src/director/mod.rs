@@ -137,7 +137,7 @@ impl Director {
         let claim = Claim::on(&interface, say)?;
         // Subscribed before the first look, so that nothing is missed between.
         let monitor = Monitor::open().context("netlink")?;
-        let mut resolver = Resolver::open(config.underlay.gateway_mac.map(|mac| mac.0)).context("netlink")?;
+        let mut resolver = Resolver::open(config.underlay.pinned()).context("netlink")?;
         warn_about_host(&table, &interface, &mut resolver)?;
         let plan = Arc::new(Plan::new(table, 0, settings(&config), &mut resolver)?);
         let offloads = offloads(&config)?;

@@ -139,7 +139,7 @@ impl Supervisor {
             ));
         }
         if config != state.config {
-            state.resolver.pin(config.underlay.gateway_mac.map(|mac| mac.0));
+            state.resolver.pin(config.underlay.pinned());
             state.config = config;
             say(format_args!("{} taken over", self.config_path.display()));
             self.reroute(state, shared);

@@ -17,7 +17,7 @@ use super::counters::Report;
 use super::decide::Keep;
 use super::run::say;
 use crate::claim::Claim;
-use crate::route::{Egress, NextHop, Resolver};
+use crate::route::{Egress, NextHop, Pinned, Resolver};
 use crate::sys::interface::{Interface, driver};
 use crate::sys::thread::monotonic;
 use crate::xdp::{Attached, Neighbour, Placed, Redirect, RedirectCounts, XdpError};
@@ -93,7 +93,7 @@ impl FastPath {
             _claim: claim,
             config: config.clone(),
             interface,
-            resolver: Resolver::open(None)?,
+            resolver: Resolver::open(Pinned::default())?,
             own,
             neighbours: BTreeMap::new(),
             refreshed: None,

@@ -51,6 +51,8 @@ pub enum Unresolved {
     NoRoute(i32),
     /// The route leads out of an interface that is gone, down, or not Ethernet.
     Interface(u32),
+    /// There is a route to this backend, but no address of this host to send from.
+    NoSource(IpAddr),
     /// The backend, or its gateway, has not answered yet. It has been asked.
     Neighbour(IpAddr),
 }
@@ -60,7 +62,32 @@ impl fmt::Display for Unresolved {
         match self {
             Self::NoRoute(errno) => write!(f, "no route ({})", io::Error::from_raw_os_error(*errno)),
             Self::Interface(index) => write!(f, "interface {index} is down or not Ethernet"),
+            Self::NoSource(backend) => {
+                let (family, key) =
+                    if backend.is_ipv4() { ("IPv4", "source_ipv4") } else { ("IPv6", "source_ipv6") };
+                write!(f, "a route, but this host has no {family} address to send from: set {key}")
+            }
             Self::Neighbour(address) => write!(f, "no answer from neighbour {address} yet"),
+        }
+    }
+}
+
+/// What the operator set in place of what the kernel knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pinned {
+    /// Every frame goes to this address, whatever the neighbour table says.
+    pub mac: Option<[u8; 6]>,
+    /// Packets to IPv4 backends are sent from this address: it stands in where the route names no source.
+    pub source_ipv4: Option<Ipv4Addr>,
+    /// The same for IPv6 backends.
+    pub source_ipv6: Option<Ipv6Addr>,
+}
+
+impl Pinned {
+    fn source(&self, backend: IpAddr) -> Option<IpAddr> {
+        match backend {
+            IpAddr::V4(_) => self.source_ipv4.map(IpAddr::V4),
+            IpAddr::V6(_) => self.source_ipv6.map(IpAddr::V6),
         }
     }
 }
@@ -71,16 +98,15 @@ pub struct Resolver {
     socket: NetlinkSocket,
     sequence: u32,
     buffer: Box<[u8]>,
-    /// A MAC address that the operator pinned, in place of any neighbour's.
-    pinned: Option<[u8; 6]>,
+    pinned: Pinned,
     /// What one pass has already asked for.
     neighbours: HashMap<(u32, IpAddr), Option<[u8; 6]>>,
     interfaces: HashMap<u32, Option<Interface>>,
 }
 
 impl Resolver {
-    /// `pinned`: every frame goes to this address, whatever the neighbour table says.
-    pub fn open(pinned: Option<[u8; 6]>) -> io::Result<Self> {
+    /// Opens a socket to the kernel.
+    pub fn open(pinned: Pinned) -> io::Result<Self> {
         Ok(Self {
             socket: NetlinkSocket::open(Groups::NONE, TIMEOUT)?,
             sequence: 0,
@@ -91,9 +117,9 @@ impl Resolver {
         })
     }
 
-    /// Pins another address, or none.
-    pub fn pin(&mut self, mac: Option<[u8; 6]>) {
-        self.pinned = mac;
+    /// Takes other settings of the operator.
+    pub fn pin(&mut self, pinned: Pinned) {
+        self.pinned = pinned;
     }
 
     /// The next hops of all backends as of now, in their order. An error means that the kernel does not answer.
@@ -174,7 +200,10 @@ impl Resolver {
             Err(errno) => return Ok(Err(Unresolved::NoRoute(errno))),
         };
         let no_route = Ok(Err(Unresolved::NoRoute(libc::ENETUNREACH)));
-        let (Some(ifindex), Some(source)) = (route.ifindex, route.source) else { return no_route };
+        let Some(ifindex) = route.ifindex else { return no_route };
+        let Some(source) = route.source.or(self.pinned.source(backend)) else {
+            return Ok(Err(Unresolved::NoSource(backend)));
+        };
         match route.kind {
             libc::RTN_LOCAL => {
                 let mtu = route.mtu.unwrap_or(LOOPBACK_MTU);
@@ -196,7 +225,7 @@ impl Resolver {
             return Ok(Err(Unresolved::Interface(ifindex)));
         };
         let neighbour = route.gateway.unwrap_or(backend);
-        let mac = match self.pinned {
+        let mac = match self.pinned.mac {
             Some(pinned) => Some(pinned),
             None => self.neighbour(neighbour, ifindex)?,
         };
@@ -276,3 +305,21 @@ const STRANGER_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const STRANGER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1);
 /// The MTU of `lo`.
 const LOOPBACK_MTU: u32 = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_without_a_source_is_not_called_no_route() {
+        let words = |backend: &str| Unresolved::NoSource(backend.parse().unwrap()).to_string();
+        assert_eq!(
+            words("10.0.0.1"),
+            "a route, but this host has no IPv4 address to send from: set source_ipv4"
+        );
+        assert_eq!(
+            words("2001:db8::1"),
+            "a route, but this host has no IPv6 address to send from: set source_ipv6"
+        );
+    }
+}

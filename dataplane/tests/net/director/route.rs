@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use common::bind::Prefix;
 use dataplane::director::leave_to_director;
-use dataplane::route::{Egress, Monitor, NextHop, Resolver, Unresolved};
+use dataplane::route::{Egress, Monitor, NextHop, Pinned, Resolver, Unresolved};
 use dataplane::sys::interface::Interface;
 use dataplane::sys::poll::readable;
 
@@ -76,7 +76,8 @@ fn backends_on_the_link_and_behind_a_gateway_over_both_families() {
         ip("route add 2001:db8:1::/48 via 2001:db8::2");
         ip("route add 10.6.0.0/16 via inet6 2001:db8::2");
         let near = Interface::named("near").unwrap();
-        let (mut resolver, mut monitor) = (Resolver::open(None).unwrap(), Monitor::open().unwrap());
+        let (mut resolver, mut monitor) =
+            (Resolver::open(Pinned::default()).unwrap(), Monitor::open().unwrap());
         let link = Egress::Link { ifindex: near.index, from: near.mac, to: FAR };
         for (backend, source, mtu) in [
             ("192.0.2.2", "192.0.2.1", 1500),
@@ -96,7 +97,7 @@ fn backends_on_the_link_and_behind_a_gateway_over_both_families() {
 fn an_address_of_this_host_is_local() {
     isolated(|| {
         let _peer = network();
-        let mut resolver = Resolver::open(None).unwrap();
+        let mut resolver = Resolver::open(Pinned::default()).unwrap();
         for own in ["192.0.2.1", "2001:db8::1"] {
             let found = one(&mut resolver, own).unwrap();
             assert_eq!((found.egress, found.source), (Egress::Local, address(own)));
@@ -135,7 +136,7 @@ fn what_comes_in_for_an_address_of_this_host_is_taken_unless_it_is_left_to_the_d
     isolated(|| {
         let _peer = network();
         let near = Interface::named("near").unwrap().index;
-        let mut resolver = Resolver::open(None).unwrap();
+        let mut resolver = Resolver::open(Pinned::default()).unwrap();
         for (vip, other) in [("203.0.113.10", "203.0.113.11"), ("2001:db8:5::10", "2001:db8:5::11")] {
             let bits = if address(vip).is_ipv4() { "32" } else { "128 nodad" };
             assert!(!takes(&mut resolver, vip, near), "{vip} is no address yet");
@@ -160,7 +161,7 @@ fn what_a_router_leaves_to_the_director_is_told_from_what_it_does_not_know() {
     isolated(|| {
         let _peer = network();
         let near = Interface::named("near").unwrap().index;
-        let mut resolver = Resolver::open(None).unwrap();
+        let mut resolver = Resolver::open(Pinned::default()).unwrap();
         set("forwarding", "1");
         ip("addr add dev lo 203.0.113.10/32");
         ip("addr add dev lo 203.0.113.11/32");
@@ -191,7 +192,7 @@ fn what_has_no_route_says_why() {
         let _peer = network();
         ip("route add blackhole 10.1.0.0/16");
         ip("route add prohibit 10.2.0.0/16");
-        let mut resolver = Resolver::open(None).unwrap();
+        let mut resolver = Resolver::open(Pinned::default()).unwrap();
         for backend in ["10.1.0.1", "10.2.0.1", "10.3.0.1", "2001:db8:5::1"] {
             let refused = one(&mut resolver, backend);
             assert!(
@@ -209,7 +210,8 @@ fn a_gateway_with_a_new_card_is_followed() {
     isolated(|| {
         let peer = network();
         ip("route add 10.0.0.0/8 via 192.0.2.2");
-        let (mut resolver, mut monitor) = (Resolver::open(None).unwrap(), Monitor::open().unwrap());
+        let (mut resolver, mut monitor) =
+            (Resolver::open(Pinned::default()).unwrap(), Monitor::open().unwrap());
         follow(&mut resolver, &mut monitor, "10.0.0.1", goes_to(FAR));
         peer.visit(|| ip("link set far address 02:00:00:00:00:22"));
         // The gateway says nothing; the refresh makes the kernel ask, or here the entry is flushed as it would be.
@@ -230,7 +232,7 @@ fn a_permanent_neighbour_that_answers_nothing_stays() {
                 std::process::Command::new("ip").args(["neigh", "show", "192.0.2.77"]).output().unwrap();
             String::from_utf8(shown.stdout).unwrap()
         };
-        let mut resolver = Resolver::open(None).unwrap();
+        let mut resolver = Resolver::open(Pinned::default()).unwrap();
         ip("neigh add 192.0.2.77 lladdr 02:00:00:00:00:77 dev near nud permanent");
         assert!(fixed(&one(&mut resolver, "192.0.2.77").unwrap()));
         resolver.refresh().unwrap();
@@ -257,7 +259,8 @@ fn a_changed_route_is_followed() {
             ip("addr add 198.51.100.2/24 dev beyond");
         });
         ip("route add 10.0.0.0/8 via 192.0.2.2");
-        let (mut resolver, mut monitor) = (Resolver::open(None).unwrap(), Monitor::open().unwrap());
+        let (mut resolver, mut monitor) =
+            (Resolver::open(Pinned::default()).unwrap(), Monitor::open().unwrap());
         follow(&mut resolver, &mut monitor, "10.0.0.1", goes_to(FAR));
         ip("route replace 10.0.0.0/8 via 198.51.100.2");
         let moved = follow(&mut resolver, &mut monitor, "10.0.0.1", goes_to([2, 0, 0, 0, 0, 3]));
@@ -272,8 +275,33 @@ fn a_changed_route_is_followed() {
 fn a_pinned_gateway_needs_no_neighbour() {
     isolated(|| {
         let _peer = network();
-        let mut resolver = Resolver::open(Some([2, 9, 9, 9, 9, 9])).unwrap();
+        let mut resolver =
+            Resolver::open(Pinned { mac: Some([2, 9, 9, 9, 9, 9]), ..Pinned::default() }).unwrap();
         let found = one(&mut resolver, "192.0.2.99").unwrap();
         assert!(goes_to([2, 9, 9, 9, 9, 9])(&found));
+    });
+}
+
+/// A director that has no address of its own: there is a route, and what is missing is an address to send from.
+#[test]
+fn a_host_without_an_address_sends_from_the_configured_one() {
+    isolated(|| {
+        let _peer = network();
+        ip("addr flush dev near");
+        ip("link set near addrgenmode none");
+        ip("-6 addr flush dev near");
+        ip("route add 10.0.0.0/8 dev near");
+        let missing = |resolver: &mut Resolver, backend| one(resolver, backend).unwrap_err().to_string();
+        let mut resolver = Resolver::open(Pinned { mac: Some(FAR), ..Pinned::default() }).unwrap();
+        assert_eq!(
+            missing(&mut resolver, "10.0.0.1"),
+            "a route, but this host has no IPv4 address to send from: set source_ipv4"
+        );
+        assert!(missing(&mut resolver, "172.16.0.1").starts_with("no route ("));
+        let source: std::net::Ipv4Addr = "192.0.2.9".parse().unwrap();
+        resolver.pin(Pinned { mac: Some(FAR), source_ipv4: Some(source), ..Pinned::default() });
+        let found = one(&mut resolver, "10.0.0.1").unwrap();
+        assert!(goes_to(FAR)(&found));
+        assert_eq!(found.source, IpAddr::from(source));
     });
 }
