@@ -6,7 +6,10 @@ use common::table::TableError;
 
 #[cfg(feature = "demo")]
 use crate::demo;
-use crate::{config::ConfigError, director, redirect, replay};
+use crate::{
+    config::{ConfigError, NotGlb},
+    director, redirect, replay,
+};
 
 /// Refused, or over a limit that was set.
 pub const REFUSED: u8 = 1;
@@ -51,8 +54,9 @@ impl Cli {
 /// 1 if what was given was read and refused, 2 for all else.
 #[must_use]
 pub fn exit_code(error: &anyhow::Error) -> u8 {
-    let refused = error
-        .chain()
-        .any(|e| e.is::<TableError>() || e.downcast_ref::<ConfigError>().is_some_and(|e| !e.is_unreadable()));
+    let refused = error.chain().any(|e| {
+        let refused = e.downcast_ref::<ConfigError>().is_some_and(|e| !e.is_unreadable());
+        refused || e.is::<TableError>() || e.is::<NotGlb>()
+    });
     if refused { REFUSED } else { FAILED }
 }

@@ -13,15 +13,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context;
-use common::table::ForwardingTable;
-
 use crate::{
-    config::{DEFAULT_MTU, UnderlayConfig},
+    config::{ASSUMED, DEFAULT_MTU, ReplayConfig, TableFile, UnderlayConfig},
     io::pcap::{Captured, Reader, Writer},
     pipeline::{Answer, Counters, DropReason, PassReason, Pipeline, Route, Underlay, Verdict},
     wire::ethernet::Mac,
 };
+use anyhow::Context;
 
 /// Outer source without a configuration (RFC 5737).
 pub const DEFAULT_SOURCE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -36,7 +34,7 @@ pub struct Args {
     /// Forwarding table: ours, or GLB Director's version 2
     #[arg(long, value_name = "TABLE")]
     table: PathBuf,
-    /// Data plane configuration, for source addresses, gateway_mac, mtu and echo
+    /// Data plane configuration, for source addresses, gateway_mac, mtu, echo and glb
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print the counts as JSON
@@ -95,11 +93,15 @@ impl Args {
 
     fn pipeline(&self) -> anyhow::Result<Pipeline> {
         let octets = std::fs::read(&self.table).with_context(|| self.table.display().to_string())?;
-        let forwarding = ForwardingTable::read(&octets).with_context(|| self.table.display().to_string())?;
-        let config = self.config.as_deref().map_or_else(|| Ok(UnderlayConfig::default()), read_config)?;
+        let ReplayConfig { underlay: config, glb } =
+            self.config.as_deref().map_or_else(|| Ok(ReplayConfig::default()), read_config)?;
+        let file = TableFile::decode(&self.table, &octets, glb)?;
+        if file.assumes_fields {
+            eprintln!("{}: {ASSUMED}", self.table.display());
+        }
         let destination = config.gateway_mac.unwrap_or(DEFAULT_GATEWAY);
         let route = |_: IpAddr| Route::Via { source: Mac::default(), destination };
-        let pipeline = Pipeline::new(forwarding, underlay(config), route);
+        let pipeline = Pipeline::new(file.table, underlay(config), route);
         pipeline.map_err(|tie| anyhow::anyhow!("binds {} and {} tie", tie.earlier, tie.later))
     }
 
@@ -121,9 +123,9 @@ impl Args {
     }
 }
 
-fn read_config(path: &Path) -> anyhow::Result<UnderlayConfig> {
+fn read_config(path: &Path) -> anyhow::Result<ReplayConfig> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    Ok(UnderlayConfig::parse(path, &text)?)
+    Ok(ReplayConfig::parse(path, &text)?)
 }
 
 fn underlay(config: UnderlayConfig) -> Underlay {

@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 pub use self::error::ConfigError;
+pub use self::glb::{ASSUMED, GlbFields, NotGlb, TableFile, TableFileError};
 use self::raw::{Field, Raw, Slot};
 use crate::pipeline::Echo;
 use crate::route::Pinned;
 use crate::wire::ethernet::Mac;
 
 mod error;
+mod glb;
 pub(crate) mod raw;
 
 /// What `run` is told, checked.
@@ -37,9 +39,20 @@ pub struct Config {
     pub too_big_per_second: u32,
     /// Where `status` asks.
     pub control: Option<PathBuf>,
+    /// What GLB's director.conf says of the table, if that is GLB's.
+    pub glb: Option<GlbFields>,
 }
 
-/// How packets leave: what `replay` takes from the same file.
+/// What `replay` takes from the same file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplayConfig {
+    /// How packets leave.
+    pub underlay: UnderlayConfig,
+    /// What GLB's director.conf says of the table, if that is GLB's.
+    pub glb: Option<GlbFields>,
+}
+
+/// How packets leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnderlayConfig {
     /// Outer source towards IPv4 backends; none: what the routes say.
@@ -152,6 +165,7 @@ impl Config {
             underlay: UnderlayConfig::read(path, raw)?,
             too_big_per_second: rate.map_or(Ok(TOO_BIG_PER_SECOND), |field| field.number(0..=1_000_000))?,
             control: raw.control.field(path, "control").map(|field| field.path(folder)).transpose()?,
+            glb: raw.glb.as_ref().map(|glb| GlbFields::read(path, glb)).transpose()?,
         })
     }
 
@@ -169,16 +183,18 @@ impl Config {
     }
 }
 
-impl UnderlayConfig {
+impl ReplayConfig {
     /// Reads the text of a file. All keys of a director's configuration are checked, but none must be there.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let raw = Raw::parse(path, text)?;
         if let Some(version) = raw.version.field(path, "version") {
             version.one_of(&[("1", ())])?;
         }
-        Config::optional(path, &raw).map(|config| config.underlay)
+        Config::optional(path, &raw).map(|Config { underlay, glb, .. }| Self { underlay, glb })
     }
+}
 
+impl UnderlayConfig {
     /// What next hops take from it.
     pub(crate) fn pinned(&self) -> Pinned {
         let Self { gateway_mac, source_ipv4, source_ipv6, .. } = *self;
@@ -252,6 +268,7 @@ fn mac(field: Field<'_>) -> Result<Mac, ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use common::flow::HashFields;
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(Path::new("/etc/tryst/dataplane.yaml"), text).map_err(|error| error.to_string())
@@ -269,6 +286,7 @@ mod tests {
             underlay: UnderlayConfig::default(),
             too_big_per_second: 100,
             control: None,
+            glb: None,
         };
         assert_eq!(config, expected);
     }
@@ -289,7 +307,8 @@ mod tests {
         let config = parse(
             "version: 1\ntable: /srv/t\ninterface: eth0\nmode: pnet\nworkers: 3\noffloads: keep\necho: answer\n\
              mtu: 9000\nsource_ipv4: 10.0.0.1\nsource_ipv6: \"2001:db8::1\"\ngateway_mac: 02:00:5e:10:00:0A\n\
-             too_big_per_second: 0\ncontrol: run/socket\n",
+             too_big_per_second: 0\ncontrol: run/socket\n\
+             glb:\n  hash_fields: [src_addr, dst_port]\n  alt_hash_fields: [src_addr]\n",
         )
         .unwrap();
         assert_eq!(config.table, Path::new("/srv/t"));
@@ -303,6 +322,8 @@ mod tests {
         };
         assert_eq!((config.underlay, config.too_big_per_second), (underlay, 0));
         assert_eq!(config.control.as_deref(), Some(Path::new("/etc/tryst/run/socket")));
+        let hash_fields = HashFields::SRC_ADDR.with(HashFields::DST_PORT);
+        assert_eq!(config.glb, Some(GlbFields { hash_fields, alt_hash_fields: HashFields::SRC_ADDR }));
     }
 
     #[test]
@@ -364,10 +385,11 @@ mod tests {
     #[test]
     fn a_replay_takes_what_is_there_and_checks_all_of_it() {
         let path = Path::new("replay.yaml");
-        let underlay = UnderlayConfig::parse(path, "mtu: 9000\n").unwrap();
-        assert_eq!(underlay, UnderlayConfig { mtu: Some(9000), ..UnderlayConfig::default() });
+        let config = ReplayConfig::parse(path, "mtu: 9000\nglb: {}\n").unwrap();
+        assert_eq!(config.underlay, UnderlayConfig { mtu: Some(9000), ..UnderlayConfig::default() });
+        assert_eq!(config.glb, Some(GlbFields::default()));
         for text in ["mtu: 1\n", "mode: none\n", "version: 3\n", "unknown: 1\n"] {
-            assert!(UnderlayConfig::parse(path, text).is_err(), "{text}");
+            assert!(ReplayConfig::parse(path, text).is_err(), "{text}");
         }
     }
 

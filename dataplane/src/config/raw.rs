@@ -46,6 +46,17 @@ pub(super) struct Raw {
     pub(super) too_big_per_second: Slot,
     #[serde(default)]
     pub(super) control: Slot,
+    #[serde(default)]
+    pub(super) glb: Option<RawGlb>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawGlb {
+    #[serde(default)]
+    pub(super) hash_fields: Slots,
+    #[serde(default)]
+    pub(super) alt_hash_fields: Slots,
 }
 
 impl Raw {
@@ -75,6 +86,20 @@ impl Slot {
 pub(crate) struct Slots(Option<Spanned<Vec<Spanned<String>>>>);
 
 impl Slots {
+    pub(crate) fn is_given(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// None may be there.
+    pub(crate) fn optional<'a>(
+        &'a self,
+        file: &'a Path,
+        key: &'static str,
+    ) -> impl Iterator<Item = Field<'a>> {
+        let list = self.0.iter().flat_map(|list| &list.value);
+        (0..).zip(list).map(move |(place, value)| Field::new(file, key, Some(place), value))
+    }
+
     /// At least one is wanted.
     pub(crate) fn required<'a>(
         &'a self,
@@ -85,8 +110,8 @@ impl Slots {
         let line = self.0.as_ref().map(|list| list.referenced.line());
         let list = self.0.as_ref().map(|list| &list.value).filter(|list| !list.is_empty());
         let found = line.map(|_| "[]");
-        let list = list.ok_or_else(|| ConfigError::value(file, line, key, found, allowed))?;
-        Ok((0..).zip(list).map(move |(place, value)| Field::new(file, key, Some(place), value)))
+        list.ok_or_else(|| ConfigError::value(file, line, key, found, allowed))?;
+        Ok(self.optional(file, key))
     }
 }
 

@@ -45,7 +45,7 @@ use self::supervise::Supervisor;
 use self::tally::{Board, Identity};
 use self::worker::Shared;
 use crate::claim::Claim;
-use crate::config::{Config, ConfigError, Mode, Offloads};
+use crate::config::{ASSUMED, Config, ConfigError, Mode, Offloads, TableFile};
 use crate::console::{self, show};
 use crate::control::{Control, Format};
 use crate::io::af_packet::AfPacket;
@@ -116,7 +116,7 @@ impl Director {
     /// If the configuration or the table is refused.
     pub fn check(config: &Path) -> anyhow::Result<()> {
         let config = Config::load(config)?;
-        let table = plan::read(&config.table)?;
+        let table = read_table(&config)?;
         if let Some(warning) = expected_mtu(&config).and_then(|mtu| narrow::warning(&table, mtu)) {
             say(format_args!("{warning}"));
         }
@@ -130,7 +130,7 @@ impl Director {
     /// If the configuration or the table is refused, or the system says no.
     pub fn start(config_path: &Path, options: Options) -> anyhow::Result<Self> {
         let config = options.load(config_path)?;
-        let table = plan::read(&config.table)?;
+        let table = read_table(&config)?;
         privileges()?;
         let signals = Signals::block().context("signals")?;
         let interface = interface(&config.interface)?;
@@ -337,6 +337,15 @@ pub fn leave_to_director(vip: Prefix, interface: &str) -> String {
     format!(
         "{ip} add pref 2 lookup local && {ip} del pref 0; {ip} add pref 1 iif {interface} to {vip} blackhole"
     )
+}
+
+/// Reads the table at start, and warns if it does not hold all that it should.
+fn read_table(config: &Config) -> anyhow::Result<ForwardingTable> {
+    let TableFile { table, assumes_fields } = plan::read(&config.table, config.glb)?;
+    if assumes_fields {
+        say(format_args!("{}: {ASSUMED}", config.table.display()));
+    }
+    Ok(table)
 }
 
 fn settings(config: &Config) -> Settings {

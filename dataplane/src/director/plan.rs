@@ -7,9 +7,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use common::bind::BindTie;
-use common::table::{ForwardingTable, TableError};
+use common::table::ForwardingTable;
 
-use crate::config::{DEFAULT_MTU, LEAST_MTU, UnderlayConfig};
+use crate::config::{DEFAULT_MTU, GlbFields, LEAST_MTU, TableFile, TableFileError, UnderlayConfig};
 use crate::pipeline::{Encapsulated, Pipeline, Route, Underlay};
 use crate::route::{Egress, NextHop, Resolver, Unresolved};
 use crate::wire::ethernet::Mac;
@@ -178,9 +178,9 @@ impl Found {
 }
 
 /// Reads a forwarding table.
-pub(crate) fn read(path: &Path) -> Result<ForwardingTable, PlanError> {
+pub(crate) fn read(path: &Path, glb: Option<GlbFields>) -> Result<TableFile, PlanError> {
     let octets = read_file(path).map_err(|error| PlanError::Unreadable(path.to_owned(), error))?;
-    ForwardingTable::read(&octets).map_err(|error| PlanError::Table(path.to_owned(), error))
+    Ok(TableFile::decode(path, &octets, glb)?)
 }
 
 /// Never waits: a pipe in the table's place would keep the director from hearing its signals.
@@ -198,8 +198,8 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 pub(crate) enum PlanError {
     #[error("{}", .0.display())]
     Unreadable(PathBuf, #[source] io::Error),
-    #[error("{}", .0.display())]
-    Table(PathBuf, #[source] TableError),
+    #[error(transparent)]
+    Table(#[from] TableFileError),
     #[error("binds {} and {} tie", .0.earlier, .0.later)]
     Tie(BindTie),
     #[error("asking the kernel for routes")]
@@ -216,7 +216,7 @@ mod tests {
         let (_reader, writer) = io::pipe().unwrap();
         let pipe = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer)));
         for path in [pipe, PathBuf::from("/dev/zero"), PathBuf::from("/")] {
-            let read = read(&path);
+            let read = read(&path, None);
             assert!(matches!(&read, Err(PlanError::Unreadable(..))), "{path:?}: {read:?}");
         }
     }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use common::flow::HashFields;
+use common::table::ForwardingTable;
 use crossbeam::channel::{Receiver, RecvTimeoutError};
 
 use super::events::Event;
@@ -13,7 +15,7 @@ use super::plan::{self, Plan};
 use super::tally::{History, Identity, Report, counted};
 use super::worker::Shared;
 use super::{Options, say, settings, show};
-use crate::config::Config;
+use crate::config::{ASSUMED, Config, TableFile};
 use crate::route::Resolver;
 use crate::sys::signal::Signal;
 
@@ -150,12 +152,12 @@ impl Supervisor {
     /// Reads the table and publishes it, or says why not.
     fn take_table(&self, state: &mut State, shared: &Shared) {
         let running = shared.plan.load_full();
-        let table = match plan::read(&state.config.table) {
-            Ok(table) => table,
+        let TableFile { table, assumes_fields } = match plan::read(&state.config.table, state.config.glb) {
+            Ok(file) => file,
             Err(error) => return self.keep(&running, error),
         };
         let (old, new) = (running.pipeline.forwarding(), &table);
-        if new.digest() == old.digest() {
+        if new.digest() == old.digest() && hash_fields(new).eq(hash_fields(old)) {
             return;
         }
         if new.generation() < old.generation() && !self.options.allow_rollback {
@@ -180,6 +182,9 @@ impl Supervisor {
                 lock(&self.history).swaps += 1;
                 // Only now is it true of all frames.
                 say(format_args!("table {name} replaces {}{kin}", running.name()));
+                if assumes_fields {
+                    say(format_args!("{}: {ASSUMED}", state.config.table.display()));
+                }
             }
             Err(error) => self.keep(&running, error),
         }
@@ -210,6 +215,11 @@ impl Supervisor {
             Err(error) => say(format_args!("routes stay as they were: {error}")),
         }
     }
+}
+
+/// What decides rows besides the file: for a file of GLB Director's the configuration says it.
+fn hash_fields(table: &ForwardingTable) -> impl Iterator<Item = [HashFields; 2]> {
+    table.tables().iter().map(|one| [one.hash_fields, one.alt_hash_fields])
 }
 
 /// Keeps the neighbours that are in use from going stale.

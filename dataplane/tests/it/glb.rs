@@ -1,12 +1,12 @@
 //! GLB's own frames, octet by octet, and the cases of its test suite (hashes, rows and ports as published).
 
-use common::{backend::Health, flow::HashFields, table::ForwardingTable, table::glb};
+use common::{backend::Health, flow::HashFields, table::ForwardingTable};
 use dataplane::pipeline::{Pipeline, Verdict};
 
 use crate::support::{
     frames::{V4, icmp, tcp},
     judge::{read, run},
-    tables::{UNDERLAY, glb_specs, hex, pipeline, via_gateway},
+    tables::{UNDERLAY, glb_file, glb_specs, hex, pipeline, via_gateway},
 };
 
 const SOURCE_AND_PORT: HashFields = HashFields::DEFAULT;
@@ -49,20 +49,7 @@ fn every_frame_of_a_second_look_up_octet_by_octet() {
 
 #[test]
 fn every_frame_through_its_own_file_format() {
-    let built: Vec<_> =
-        glb_specs(HashFields::SRC_ADDR, HashFields::NONE).into_iter().map(|spec| spec.build()).collect();
-    let tables: Vec<_> = built
-        .iter()
-        .map(|table| glb::GlbTable {
-            backends: (table.backends.iter())
-                .map(|b| glb::GlbBackend { address: b.address, state: b.state, health: b.health })
-                .collect(),
-            binds: table.binds.clone(),
-            hash_key: table.hash_key,
-            rows: table.hops.iter().map(|row| [row[0].into(), row[1].into()]).collect(),
-        })
-        .collect();
-    let read = ForwardingTable::read(&glb::encode(&tables)).unwrap();
+    let read = ForwardingTable::read(&glb_file()).unwrap();
     let pipeline = Pipeline::new(read, UNDERLAY, via_gateway).unwrap();
     assert_eq!(check_frames(&pipeline, &vectors()["frames"]), 11);
 }

@@ -5,6 +5,7 @@ mod support;
 
 mod allocations;
 mod answers;
+mod configs;
 mod glb;
 mod policy;
 mod properties;

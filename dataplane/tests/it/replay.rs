@@ -10,7 +10,11 @@ use std::{
 use common::{flow::HashFields, table::ForwardingTable};
 use dataplane::io::pcap::{Reader, Writer};
 
-use crate::support::tables::{glb_specs, hex};
+use crate::support::{
+    frames::{V4, tcp},
+    judge::read,
+    tables::{glb_file, glb_specs, hex},
+};
 
 fn vectors() -> Vec<serde_json::Value> {
     let json: serde_json::Value = serde_json::from_str(include_str!("../data/glb/packets.json")).unwrap();
@@ -78,6 +82,47 @@ fn replays_what_glb_would_send() {
     for line in ["11 frames", "encapsulated", "passed no_bind", "glb-0", "3.4.5.6"] {
         assert!(printed.contains(line), "{line}: {printed}");
     }
+}
+
+/// GLB's file does not hold its fields: `glb` in the configuration says them, and the rows are those of GLB's director
+/// with the same ones (the pinned lists of `rows_of_source_and_port`).
+#[test]
+fn replays_glbs_file_with_the_fields_of_its_directors_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("glb.bin"), glb_file()).unwrap();
+    let mut writer = Writer::new(File::create(dir.path().join("in.pcap")).unwrap()).unwrap();
+    let syn = V4::new("10.11.12.13", "1.1.1.1", 6).frame(&tcp(45_679, 80, 2, b""));
+    writer.write(Duration::ZERO, &syn).unwrap();
+    drop(writer);
+    let sent = |config: &str| {
+        std::fs::write(dir.path().join("c.yaml"), config).unwrap();
+        let done = replay(dir.path(), &["--table", "glb.bin", "--config", "c.yaml", "in.pcap", "out.pcap"]);
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        let frame = Reader::new(File::open(dir.path().join("out.pcap")).unwrap()).unwrap().next_frame();
+        let read = read(&frame.unwrap().unwrap().frame);
+        let hops = [vec![read.primary], read.hops].concat();
+        (hops.iter().map(ToString::to_string).collect::<Vec<_>>(), text(&done.stderr))
+    };
+    let (hops, warning) = sent("mtu: 1500\n");
+    assert_eq!(hops, ["3.4.5.6", "2.3.4.5"]);
+    assert!(
+        warning.starts_with("glb.bin: a GLB Director table file does not say which fields it hashes"),
+        "{warning}"
+    );
+    let (hops, warning) = sent("glb: { hash_fields: [src_addr, src_port], alt_hash_fields: [src_addr] }\n");
+    assert_eq!(
+        (hops, warning.as_str()),
+        (["1.2.3.4", "3.4.5.6", "3.4.5.6", "2.3.4.5"].map(str::to_owned).to_vec(), "")
+    );
+    write_table(&dir.path().join("glb.bin"));
+    let done = replay(dir.path(), &["--table", "glb.bin", "--config", "c.yaml", "in.pcap", "out.pcap"]);
+    assert_eq!(
+        (done.status.code(), text(&done.stderr).as_str()),
+        (
+            Some(1),
+            "dataplane: glb.bin: not a GLB Director table file, so it holds its hash fields: remove `glb` from the configuration\n"
+        )
+    );
 }
 
 #[test]

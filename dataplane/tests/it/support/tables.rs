@@ -11,6 +11,7 @@ use common::{
     bind::{Bind, PortRange, Prefix, Protocol},
     flow::HashFields,
     hash::SipKey,
+    table::glb::{self, GlbBackend, GlbTable},
     table::{ForwardingTable, Lists, Ranking, Seed, Table},
 };
 use dataplane::{
@@ -163,4 +164,18 @@ fn glb_backend(json: &serde_json::Value) -> Backend {
     let health = if json["healthy"] == true { Health::Up } else { Health::Down };
     let state = json["state"].as_str().unwrap().parse().unwrap();
     Backend { state, health, ..Backend::new(address, address.parse().unwrap()) }
+}
+
+/// The tables of [`glb_specs`] as GLB Director's file.
+pub(crate) fn glb_file() -> Vec<u8> {
+    let glb_table = |table: &Table| GlbTable {
+        backends: (table.backends.iter())
+            .map(|b| GlbBackend { address: b.address, state: b.state, health: b.health })
+            .collect(),
+        binds: table.binds.clone(),
+        hash_key: table.hash_key,
+        rows: table.hops.iter().map(|row| [row[0].into(), row[1].into()]).collect(),
+    };
+    let specs = glb_specs(HashFields::SRC_ADDR, HashFields::NONE);
+    glb::encode(&specs.into_iter().map(|spec| glb_table(&spec.build())).collect::<Vec<_>>())
 }
