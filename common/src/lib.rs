@@ -3,7 +3,8 @@
 //! the two programs.
 //!
 //! This crate opens no file and no socket, reads no clock, and depends on no serialisation framework. Everything
-//! here is a function of its arguments, so two machines that hold the same file always decide alike.
+//! here is a function of its arguments, so two machines that hold the same file always decide alike. What is read, is
+//! read from a reader that the caller has opened.
 
 #![deny(missing_docs)]
 #![cfg_attr(
@@ -13,8 +14,10 @@
 
 pub mod backend;
 pub mod bind;
+pub mod bounded;
 pub mod flow;
 pub mod hash;
 pub mod hrw;
 pub mod table;
+pub mod text;
 pub mod tunnel;

@@ -1,8 +1,9 @@
 //! Every rule of the format about values, for tables that were read from a file and for those made in memory.
 
 use super::{
-    BACKEND_LEN, BIND_LEN, Built, ForwardingTable, HEAD_LEN, HEADER_1_LEN, HOPS, MAX_BACKENDS, MAX_BINDS,
-    MAX_SHARES, MAX_TABLES, MAX_TEXT, NONE, ROWS, Ranking, SECTIONS, Section, Table, TableError, encode,
+    BACKEND_LEN, BIND_LEN, Built, DIGEST_LEN, ForwardingTable, HEAD_LEN, HEADER_1_LEN, HOPS, MAX_BACKENDS,
+    MAX_BINDS, MAX_FILE, MAX_SHARES, MAX_TABLES, MAX_TEXT, NONE, ROWS, Ranking, SECTIONS, Section, Table,
+    TableError, encode,
 };
 use crate::backend::Backend;
 use crate::bind::{Bind, BindIndex, BindTie};
@@ -46,7 +47,16 @@ pub(super) fn check(table: &ForwardingTable) -> Result<(), TableError> {
         }
         place.start += table_len(one);
     }
+    check_length(place.start + DIGEST_LEN)?;
     check_binds(table)
+}
+
+/// A file that no program reads is not written either.
+fn check_length(length: usize) -> Result<(), TableError> {
+    if length as u64 <= MAX_FILE {
+        return Ok(());
+    }
+    Err(error(Section::File, length, format!("at most {MAX_FILE} octets (1 GiB)"), length.to_string()))
 }
 
 /// Where a table begins in the file.

@@ -113,9 +113,20 @@ impl<'a> Cursor<'a> {
     }
 }
 
-fn parse(octets: &[u8]) -> Result<ForwardingTable, TableError> {
-    let end = octets.len().saturating_sub(DIGEST_LEN);
-    let mut cursor = Cursor { octets, at: 0, end: octets.len(), section: Section::Header };
+/// Reads the first octets of a file, up to its length.
+pub(super) fn parse_length(start: &[u8]) -> Result<u64, TableError> {
+    let mut cursor = Cursor { octets: start, at: 0, end: start.len(), section: Section::Header };
+    parse_start(&mut cursor).map(|start| start.length)
+}
+
+/// The fields up to the length, which have the same places in every version.
+struct Start {
+    version: u32,
+    tables: u32,
+    length: u64,
+}
+
+fn parse_start(cursor: &mut Cursor<'_>) -> Result<Start, TableError> {
     let magic: [u8; 8] = cursor.array("magic")?;
     if magic != MAGIC {
         return Err(error(Section::Header, 0, "magic TRYSTFWD", magic.escape_ascii().to_string()));
@@ -125,7 +136,13 @@ fn parse(octets: &[u8]) -> Result<ForwardingTable, TableError> {
         return Err(error(Section::Header, 8, "version 1 or 2", version.to_string()));
     }
     let tables = cursor.u32("number of tables")?;
-    let length = cursor.u64("length")?;
+    Ok(Start { version, tables, length: cursor.u64("length")? })
+}
+
+fn parse(octets: &[u8]) -> Result<ForwardingTable, TableError> {
+    let end = octets.len().saturating_sub(DIGEST_LEN);
+    let mut cursor = Cursor { octets, at: 0, end: octets.len(), section: Section::Header };
+    let Start { version, tables, length } = parse_start(&mut cursor)?;
     if octets.len() < HEADER_1_LEN + DIGEST_LEN || length != octets.len() as u64 {
         return Err(error(
             Section::File,

@@ -128,6 +128,21 @@ fn encode_bind(file: &mut Vec<u8>, bind: &Bind) {
 
 /// Reads a file. The format has no checksum, so every count, number and position is checked instead.
 pub fn decode(octets: &[u8]) -> Result<Vec<GlbTable>, TableError> {
+    let (tables, length) = parse_header(octets)?;
+    if octets.len() as u64 != length {
+        let reader = Reader { octets, section: Section::Glb("file") };
+        return Err(reader.error(octets.len(), format!("{length} octets"), octets.len().to_string()));
+    }
+    (0..tables).map(|at| decode_table(octets, at)).collect()
+}
+
+/// The length of the file that starts with these octets.
+pub(super) fn parse_length(start: &[u8]) -> Result<u64, TableError> {
+    parse_header(start).map(|(_, length)| length)
+}
+
+/// The number of tables, and the length that follows from it.
+fn parse_header(octets: &[u8]) -> Result<(u32, u64), TableError> {
     let reader = Reader { octets, section: Section::Glb("header") };
     let magic = reader.take::<4>(0)?;
     if magic != MAGIC {
@@ -145,15 +160,7 @@ pub fn decode(octets: &[u8]) -> Result<Vec<GlbTable>, TableError> {
     if tables == 0 || tables as usize > MAX_TABLES {
         return Err(reader.error(8, "1…4096 tables", tables.to_string()));
     }
-    let length = HEADER_LEN as u64 + u64::from(tables) * TABLE_LEN as u64;
-    if octets.len() as u64 != length {
-        return Err(Reader { section: Section::Glb("file"), ..reader }.error(
-            octets.len(),
-            format!("{length} octets"),
-            octets.len().to_string(),
-        ));
-    }
-    (0..tables).map(|at| decode_table(octets, at)).collect()
+    Ok((tables, HEADER_LEN as u64 + u64::from(tables) * TABLE_LEN as u64))
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -75,6 +75,8 @@
 //! one that was built as first. A file of GLB Director's reads as `Unknown` too.
 //!
 //! The digest is the table's name; tools print its first 12 hex digits.
+//!
+//! A file has at most 1 GiB ([`MAX_FILE`]), whatever its counts would allow.
 
 mod built;
 mod check;
@@ -82,9 +84,11 @@ mod decode;
 mod dump;
 mod encode;
 pub mod glb;
+mod read;
 
 pub use built::Built;
 pub use dump::{Dump, DumpRows};
+pub use read::{MAX_FILE, ReadError, START_LEN};
 
 use crate::backend::Backend;
 use crate::bind::Bind;

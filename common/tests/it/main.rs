@@ -5,5 +5,6 @@
 
 mod glb_file;
 mod hrw_quality;
+mod reading;
 mod table_file;
 mod vectors;
