@@ -37,7 +37,7 @@ pub fn text(reader: impl Read, found: Option<u64>, most: u64) -> io::Result<Stri
 }
 
 fn too_large(found: &str, most: u64) -> io::Error {
-    let text = format!("found {found}, allowed at most {most}; check that it is the right file");
+    let text = format!("{found}, at most {most} are read: check that it is the right file");
     io::Error::new(io::ErrorKind::FileTooLarge, text)
 }
 
@@ -55,7 +55,7 @@ mod tests {
             assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
         }
         let endless = octets(io::repeat(7), None, 1 << 16).unwrap_err();
-        let expected = "found more than 65536 octets, allowed at most 65536; check that it is the right file";
+        let expected = "more than 65536 octets, at most 65536 are read: check that it is the right file";
         assert_eq!(endless.to_string(), expected);
     }
 
@@ -69,7 +69,7 @@ mod tests {
             }
         }
         let refused = text(Never, Some(100_000_000), MAX_TEXT_FILE).unwrap_err();
-        let expected = "found 100000000 octets, allowed at most 67108864; check that it is the right file";
+        let expected = "100000000 octets, at most 67108864 are read: check that it is the right file";
         assert_eq!(refused.to_string(), expected);
     }
 }

@@ -12,6 +12,7 @@ pub mod diff;
 pub mod dump;
 pub mod edit;
 pub mod explain;
+pub mod files;
 pub mod generate;
 pub mod glb;
 pub mod plan;

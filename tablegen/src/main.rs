@@ -9,7 +9,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if cli::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            cli::fail(&error);
             ExitCode::from(cli::exit_code(&error))
         }
     }

@@ -3,7 +3,9 @@
 //! What a killed build leaves beside is taken away by the next one. Whether its writer still lives the lock tells that it
 //! holds on it: locks die with their process.
 
-use common::table::{ForwardingTable, TableError};
+use crate::files;
+use common::table::{ForwardingTable, ReadError, TableError};
+use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
@@ -33,18 +35,80 @@ pub enum LoadError {
 
 /// Reads a table file of either format.
 pub fn load(file: &Path) -> Result<ForwardingTable, LoadError> {
-    let octets = fs::read(file).map_err(|cause| LoadError::Read { file: file.to_owned(), cause })?;
-    ForwardingTable::read(&octets).map_err(|cause| LoadError::Table { file: file.to_owned(), cause })
+    let unread = |cause| LoadError::Read { file: file.to_owned(), cause };
+    let (open, len) = files::opened(file).map_err(unread)?;
+    ForwardingTable::read_from(open, len).map_err(|error| match error {
+        ReadError::Io(cause) => unread(cause),
+        ReadError::Table(cause) => LoadError::Table { file: file.to_owned(), cause },
+    })
 }
 
 /// Replaces `file` in one step. Whoever opens it sees the old content or the new, also after a crash.
 ///
-/// A new file can be read by its owner alone, for it may hold secrets; one that exists keeps its mode and owner. A
-/// symbolic link stays, and what it points to is replaced. A pipe or a device (`/dev/stdout`) has no content that could
-/// be replaced, and is written to.
+/// A new file has mode 0600; one that exists keeps its mode and owner: never use this for a new content that may hold
+/// secrets, but [`write_private`]. A symbolic link stays, and what it points to is replaced. A pipe or a device
+/// (`/dev/stdout`) has no content that could be replaced, and is written to.
 pub fn write(file: &Path, octets: &[u8]) -> io::Result<()> {
+    write_as(file, octets, Mode::Kept)
+}
+
+/// Replaces `file` as [`write`] does, with octets that may hold keys. The file has mode 0600 then, also where one of
+/// another mode was there. Returns what the operator should know about the file that was there and its folder.
+pub fn write_private(file: &Path, octets: &[u8]) -> io::Result<Vec<Exposure>> {
+    let exposures = exposures(file);
+    write_as(file, octets, Mode::Private).map(|()| exposures)
+}
+
+/// Who else could read or replace a file that holds keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exposure {
+    /// The file that was replaced had this mode.
+    Readable(PathBuf, u32),
+    /// Every user may replace files in this folder.
+    Replaceable(PathBuf),
+}
+
+impl fmt::Display for Exposure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Readable(file, mode) => write!(
+                f,
+                "{}: its mode was {mode:04o} and is 0600 now, as it holds keys; if others could read it, change the keys",
+                file.display()
+            ),
+            Self::Replaceable(folder) => write!(
+                f,
+                "{}: every user may replace files in this folder, and so choose where packets go: chmod o-w it",
+                folder.display()
+            ),
+        }
+    }
+}
+
+fn exposures(file: &Path) -> Vec<Exposure> {
+    const OTHERS_WRITE: u32 = 0o002;
+    const STICKY: u32 = 0o1000;
+    let mode = |path: &Path| fs::metadata(path).map(|found| found.permissions().mode());
+    let there = fs::metadata(file).ok().filter(Metadata::is_file);
+    let readable = there.map(|there| there.permissions().mode() & 0o7777).filter(|mode| mode & 0o077 != 0);
+    let place = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    let folder = folder_of(&place).to_owned();
+    let open = mode(&folder).is_ok_and(|mode| mode & OTHERS_WRITE != 0 && mode & STICKY == 0);
+    let readable = readable.map(|mode| Exposure::Readable(file.to_owned(), mode));
+    readable.into_iter().chain(open.then_some(Exposure::Replaceable(folder))).collect()
+}
+
+/// What becomes of the mode of a file that is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Kept,
+    /// 0600.
+    Private,
+}
+
+fn write_as(file: &Path, octets: &[u8], mode: Mode) -> io::Result<()> {
     match fs::metadata(file) {
-        Ok(old) if old.is_file() => replace(&fs::canonicalize(file)?, Some(&old), octets),
+        Ok(old) if old.is_file() => replace(&fs::canonicalize(file)?, Some((&old, mode)), octets),
         Ok(old) if !old.is_dir() => OpenOptions::new().write(true).open(file)?.write_all(octets),
         Err(_) if fs::symlink_metadata(file).is_ok_and(|link| link.is_symlink()) => {
             Err(io::Error::new(io::ErrorKind::NotFound, "a symbolic link to no file"))
@@ -53,16 +117,18 @@ pub fn write(file: &Path, octets: &[u8]) -> io::Result<()> {
     }
 }
 
-fn replace(file: &Path, old: Option<&Metadata>, octets: &[u8]) -> io::Result<()> {
-    let folder = match file.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
+}
+
+/// `old`: the file that is there, and what becomes of its mode.
+fn replace(file: &Path, old: Option<(&Metadata, Mode)>, octets: &[u8]) -> io::Result<()> {
+    let folder = folder_of(file);
     sweep(folder);
     let mut beside = beside(folder)?;
     beside.write_all(octets)?;
-    if let Some(old) = old {
-        take_over(beside.as_file(), old)?;
+    if let Some((old, mode)) = old {
+        take_over(beside.as_file(), old, mode)?;
     }
     beside.as_file().sync_all()?;
     beside.persist(file)?;
@@ -102,13 +168,16 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// Owner and mode of the file that is replaced: who could read it yesterday can read it today. Where the system does
-/// not let its owner be set, the group's rights go too, as they would be another group's.
-fn take_over(new: &File, old: &Metadata) -> io::Result<()> {
+/// Owner of the file that is replaced, and its mode unless that is to be private. Where the system does not let its
+/// owner be set, the group's rights go too, as they would be another group's.
+fn take_over(new: &File, old: &Metadata, mode: Mode) -> io::Result<()> {
     let now = new.metadata()?;
     let same = (now.uid(), now.gid()) == (old.uid(), old.gid());
     let owned = same || fchown(new, Some(old.uid()), Some(old.gid())).is_ok();
-    let mode = old.permissions().mode() & if owned { 0o777 } else { 0o707 };
+    let mode = match mode {
+        Mode::Private => 0o600,
+        Mode::Kept => old.permissions().mode() & if owned { 0o777 } else { 0o707 },
+    };
     new.set_permissions(Permissions::from_mode(mode))
 }
 
@@ -127,6 +196,52 @@ mod tests {
         write(&file, b"two").unwrap();
         assert_eq!((mode(), fs::read(&file).unwrap()), (0o640, b"two".to_vec()));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// What a process of another user could do before, and cannot now.
+    #[test]
+    fn a_private_file_has_mode_0600_whatever_was_there_and_the_operator_is_warned() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("table"), folder.path().join("link"));
+        let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        let mode = || fs::metadata(&file).unwrap().mode() & 0o7777;
+        assert_eq!(write_private(&file, b"one").unwrap(), []);
+        assert_eq!(mode(), 0o600);
+        std::os::unix::fs::symlink("table", &link).unwrap();
+        for (path, before) in [(&file, 0o644), (&link, 0o640), (&file, 0o400), (&file, 0o777)] {
+            set(&file, before);
+            let warned = write_private(path, b"two").unwrap();
+            let expected = (before & 0o077 != 0).then(|| Exposure::Readable(path.clone(), before));
+            assert_eq!((mode(), warned), (0o600, expected.into_iter().collect()));
+        }
+        for (before, warned) in [(0o755, false), (0o777, true), (0o1777, false)] {
+            set(folder.path(), before);
+            let folder = folder.path().canonicalize().unwrap();
+            let expected = warned.then_some(Exposure::Replaceable(folder));
+            assert_eq!(write_private(&file, b"three").unwrap(), Vec::from_iter(expected), "{before:o}");
+        }
+    }
+
+    #[test]
+    fn a_huge_file_is_refused_by_its_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("table");
+        for (start, len, expected) in [
+            (&b""[..], 20 << 30, "header, offset 0: expected magic TRYSTFWD"),
+            (
+                b"TRYSTFWD\x01\0\0\0\x01\0\0\0\xe8\x03\0\0\0\0\0\0",
+                1 << 30,
+                "expected 1000 octets, found 1073741824",
+            ),
+        ] {
+            fs::write(&file, start).unwrap();
+            OpenOptions::new().write(true).open(&file).unwrap().set_len(len).unwrap();
+            let refused = load(&file).unwrap_err();
+            assert!(
+                matches!(refused, LoadError::Table { .. }) && refused.to_string().contains(expected),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

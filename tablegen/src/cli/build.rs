@@ -3,9 +3,8 @@
 use crate::config::Config;
 use crate::generate::{self, Cache, Generated, History};
 use crate::summary::Summary;
-use crate::{glb, progress, store};
-use anyhow::Context as _;
-use common::table::ForwardingTable;
+use crate::{files, glb, progress, store};
+use common::table::{ForwardingTable, MAX_FILE};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -57,8 +56,7 @@ impl Args {
                 Format::Glb => self.glb(&config),
             })
         })?;
-        store::write(&self.output, &octets)
-            .with_context(|| format!("cannot write {}", self.output.display()))?;
+        super::write_private(&self.output, &octets)?;
         self.report(&table)
     }
 
@@ -103,8 +101,8 @@ impl Args {
 
 /// A side file that cannot be read is none.
 fn cached(config: &Config, history: History<'_>, file: &Path) -> anyhow::Result<Generated> {
-    let cache = std::fs::read(file).ok().and_then(|octets| Cache::decode(&octets));
+    let cache = files::octets_up_to(file, MAX_FILE).ok().and_then(|octets| Cache::decode(&octets));
     let (generated, cache) = generate::generate_cached(&config.tables, history, cache.as_ref())?;
-    store::write(file, &cache.encode()).with_context(|| format!("cannot write {}", file.display()))?;
+    super::write_private(file, &cache.encode())?;
     Ok(generated)
 }

@@ -3,6 +3,7 @@
 use crate::compare::methods::Member;
 use crate::compare::{Scenario, Shown, numbered_keys, page, toy};
 use crate::config::{Config, TableSpec};
+use crate::files;
 use crate::progress::{self, Progress};
 use anyhow::{Context as _, bail, ensure};
 use common::backend::Backend;
@@ -40,6 +41,9 @@ pub(super) struct Args {
     html: bool,
 }
 
+/// Octets of a file of keys.
+const MAX_KEYS_FILE: u64 = 1 << 30;
+
 fn weight(text: &str) -> Result<(String, f64), String> {
     let parsed = text.split_once('=').and_then(|(id, weight)| Some((id.to_owned(), weight.parse().ok()?)));
     let sane = parsed.filter(|(_, weight): &(String, f64)| weight.is_finite() && *weight > 0.0);
@@ -49,7 +53,11 @@ fn weight(text: &str) -> Result<(String, f64), String> {
 impl Args {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let Some(config) = &self.config else {
-            super::print(if self.html { demo() } else { toy::text() })?;
+            if self.html {
+                super::print_page(&demo())?;
+            } else {
+                super::print(toy::text())?;
+            }
             return Ok(ExitCode::SUCCESS);
         };
         let config = Config::load(config)?;
@@ -61,7 +69,7 @@ impl Args {
         let outcomes = progress::shown("compare", |progress| scenario.run(progress));
         if self.html {
             let all = page::all_methods(&words, scenario.keys.len(), &outcomes);
-            super::print(page::page(&scenario.before, self.keys.min(1_000), &all))?;
+            super::print_page(&page::page(&scenario.before, self.keys.min(1_000), &all))?;
         } else if self.json {
             super::print_json(&outcomes)?;
         } else {
@@ -82,8 +90,9 @@ impl Args {
 
     fn key_hashes(&self) -> anyhow::Result<Vec<u64>> {
         let Some(file) = &self.keys_file else { return Ok(numbered_keys(self.keys)) };
-        let text =
-            std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let octets = files::octets_up_to(file, MAX_KEYS_FILE)
+            .with_context(|| format!("cannot read {}", file.display()))?;
+        let text = String::from_utf8(octets).with_context(|| file.display().to_string())?;
         Ok(text.lines().map(|line| hash_bytes(line.as_bytes())).collect())
     }
 

@@ -2,7 +2,7 @@
 
 use crate::diff::{Diff, Limits, Verdict};
 use crate::report::{Report, html, json};
-use crate::{progress, store};
+use crate::{files, progress, store};
 use anyhow::Context as _;
 use common::table::ForwardingTable;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl Args {
                 self.report(&progress::shown("diff", |_| Diff::new(&old, &new)), &old, &new)
             }
             (Err(error), _) | (_, Err(error)) => {
-                eprintln!("error: {error:#}");
+                super::say("error", format_args!("{error:#}"));
                 Ok(ExitCode::from(2))
             }
         }
@@ -60,7 +60,7 @@ impl Args {
         match if self.json { Format::Json } else { self.format } {
             Format::Text => super::print(&report)?,
             Format::Json => super::print_json(&json::value(&report))?,
-            Format::Html => super::print(html::page(&report, old, new))?,
+            Format::Html => super::print_page(&html::page(&report, old, new))?,
         }
         Ok(if excesses.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -68,7 +68,7 @@ impl Args {
 
 /// Reads a certificate and makes sure that it is about this change.
 fn certificate(file: &Path, diff: &Diff) -> anyhow::Result<serde_json::Value> {
-    let octets = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let octets = files::octets(file).with_context(|| format!("cannot read {}", file.display()))?;
     let certificate: serde_json::Value =
         serde_json::from_slice(&octets).with_context(|| format!("{} is no certificate", file.display()))?;
     let says =

@@ -41,22 +41,22 @@ impl Args {
         if let Some(name) = &self.name {
             known(&file, name)?;
         }
-        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
         let (table, name) = (&file, self.name.as_deref());
-        if self.json {
-            let rows = match self.rows {
-                Some(Rows::First(rows)) => Some(rows),
-                Some(Rows::All) | None => None,
-            };
-            dump::write_json(&mut out, table, name, rows)?;
-        } else {
+        if !self.json {
             let rows = match self.rows {
                 Some(Rows::First(rows)) => DumpRows::First(rows),
                 Some(Rows::All) => DumpRows::All,
                 None => DumpRows::First(8),
             };
-            write!(out, "{}", Dump { table, name, rows })?;
+            super::print(Dump { table, name, rows })?;
+            return Ok(ExitCode::SUCCESS);
         }
+        let rows = match self.rows {
+            Some(Rows::First(rows)) => Some(rows),
+            Some(Rows::All) | None => None,
+        };
+        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+        dump::write_json(&mut out, table, name, rows)?;
         out.flush()?;
         Ok(ExitCode::SUCCESS)
     }

@@ -5,7 +5,7 @@ use crate::diff::Verdict;
 use crate::edit::step::{Request, Step};
 use crate::edit::{Action, lines};
 use crate::report::Report;
-use crate::store;
+use crate::{files, store};
 use anyhow::Context as _;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -50,8 +50,8 @@ impl FillArgs {
 impl Args {
     /// 0 if the change is safe, and written if that was asked for; 1 if it is refused.
     pub(super) fn run(self, action: Action) -> anyhow::Result<ExitCode> {
-        let text = std::fs::read_to_string(&self.config)
-            .with_context(|| format!("cannot read {}", self.config.display()))?;
+        let text =
+            files::text(&self.config).with_context(|| format!("cannot read {}", self.config.display()))?;
         let current = store::load(&self.current)?;
         let request = Request {
             file: &self.config,

@@ -1,7 +1,7 @@
 //! `tablegen explain`.
 
 use crate::explain::{self, Explanation, Flow};
-use crate::store;
+use crate::{files, store};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,11 +30,14 @@ impl Args {
         let explained: Vec<Explanation> = match (&self.flow, &self.pcap) {
             (Some(flow), _) => vec![explain::explain(&table, flow)],
             (None, Some(file)) => {
-                let open = std::fs::File::open(file).with_context(|| file.display().to_string())?;
+                let (open, _) = files::opened(file).with_context(|| file.display().to_string())?;
                 let wanted = |flow: &Flow| explain::explain(&table, flow).matched.is_some();
                 let capture =
                     explain::flows(open, self.flows, wanted).with_context(|| file.display().to_string())?;
-                eprintln!("{} packets read, {} of them no flows", capture.packets, capture.others);
+                super::say(
+                    "capture",
+                    format_args!("{} packets read, {} of them no flows", capture.packets, capture.others),
+                );
                 capture.flows.iter().map(|flow| explain::explain(&table, flow)).collect()
             }
             // Clap asks for one of the two.

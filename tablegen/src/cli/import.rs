@@ -1,6 +1,6 @@
 //! `tablegen import`.
 
-use crate::{glb, store};
+use crate::{files, glb};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,13 +21,12 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let file = self.source.display();
-        let json = std::fs::read_to_string(&self.source).with_context(|| file.to_string())?;
+        let json = files::text(&self.source).with_context(|| file.to_string())?;
         let imported = glb::import(&json).with_context(|| file.to_string())?;
         if !self.json {
             super::warn(&imported.warnings);
         }
-        store::write(&self.output, imported.yaml.as_bytes())
-            .with_context(|| format!("cannot write {}", self.output.display()))?;
+        super::write_private(&self.output, imported.yaml.as_bytes())?;
         if self.json {
             let (config, warnings) = (self.output.display().to_string(), &imported.warnings);
             super::print_json(&serde_json::json!({"config": config, "warnings": warnings}))?;

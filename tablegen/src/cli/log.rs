@@ -51,7 +51,7 @@ fn read(folder: &Path) -> anyhow::Result<Vec<(String, ForwardingTable)>> {
         }
         match store::load(&path) {
             Ok(table) => tables.push((name, table)),
-            Err(error) => eprintln!("passed over: {error}"),
+            Err(error) => super::say("passed over", &error),
         }
     }
     tables.sort_by(|(a, one), (b, other)| other.generation().cmp(&one.generation()).then_with(|| a.cmp(b)));

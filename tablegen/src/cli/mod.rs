@@ -19,9 +19,13 @@ mod verify;
 use crate::config::ConfigError;
 use crate::edit::{Action, step::StepError};
 use crate::glb::{ExportError, ImportError};
-use crate::store::LoadError;
+use crate::store::{self, LoadError};
+use anyhow::Context as _;
 use clap::{Parser, Subcommand};
+use common::text::{Printable, PrintableLine};
+use std::fmt::Display;
 use std::io::{BufWriter, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Builds forwarding tables from configurations, and helps to review and roll them out.
@@ -94,6 +98,8 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     let refused = error.chain().any(|cause| {
         matches!(cause.downcast_ref(), Some(ConfigError::Refused { .. }))
             || matches!(cause.downcast_ref(), Some(LoadError::Table { .. }))
+            || matches!(cause.downcast_ref(), Some(ConfigError::Read { cause, .. }) if is_too_large(cause))
+            || cause.downcast_ref().is_some_and(is_too_large)
             || cause.is::<common::table::TableError>()
             || cause.is::<StepError>()
             || cause.is::<ExportError>()
@@ -102,14 +108,45 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     if refused { 1 } else { 2 }
 }
 
-fn warn(warnings: impl IntoIterator<Item = impl std::fmt::Display>) {
-    warnings.into_iter().for_each(|warning| eprintln!("warning: {warning}"));
+fn is_too_large(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::FileTooLarge
+}
+
+/// Reports why the program fails.
+pub fn fail(error: &anyhow::Error) {
+    say("error", format_args!("{error:#}"));
+}
+
+/// One line on standard error. Names and excerpts in it may hold any character.
+fn say(kind: &str, text: impl Display) {
+    // A terminal that is gone is no reason to stop.
+    let _ = writeln!(std::io::stderr(), "{kind}: {}", PrintableLine(text));
+}
+
+fn warn(warnings: impl IntoIterator<Item = impl Display>) {
+    warnings.into_iter().for_each(|warning| say("warning", warning));
+}
+
+/// Writes what may hold keys, and warns where others could read or replace it.
+fn write_private(file: &Path, octets: &[u8]) -> anyhow::Result<()> {
+    let exposures = store::write_private(file, octets);
+    warn(exposures.with_context(|| format!("cannot write {}", file.display()))?);
+    Ok(())
 }
 
 /// Prints a report for people.
-fn print(report: impl std::fmt::Display) -> anyhow::Result<()> {
+fn print(report: impl Display) -> anyhow::Result<()> {
+    written(Printable(report))
+}
+
+/// Prints a page for a browser, as it is.
+fn print_page(page: &str) -> anyhow::Result<()> {
+    written(page)
+}
+
+fn written(text: impl Display) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
-    write!(out, "{report}")?;
+    write!(out, "{text}")?;
     Ok(out.flush()?)
 }
 

@@ -6,7 +6,7 @@ use crate::plan::{Joining, Step, Wait, Watch, plan};
 use crate::report::natural::natural;
 use crate::report::number::{counted, either, percent};
 use crate::report::some_of;
-use crate::{progress, store};
+use crate::{files, progress, store};
 use anyhow::{Context as _, ensure};
 use common::table::ForwardingTable;
 use serde_json::json;
@@ -53,7 +53,7 @@ impl Args {
         let steps = match progress::shown("plan", |_| plan(&current, &target, &joining)) {
             Ok(steps) => steps,
             Err(error) => {
-                eprintln!("refused: {error}");
+                super::say("refused", &error);
                 return Ok(ExitCode::FAILURE);
             }
         };
@@ -178,10 +178,10 @@ impl Args {
         for ((step, text), number) in steps.iter().zip(texts).zip(1..) {
             let contents = [text.into_bytes(), step.table.encode()];
             for (file, content) in self.files(number).into_iter().flatten().zip(contents) {
-                written(&file, &content)?;
+                super::write_private(&file, &content)?;
             }
         }
-        written(&folder.join("plan.txt"), self.text(steps).as_bytes())
+        super::write_private(&folder.join("plan.txt"), self.text(steps).as_bytes())
     }
 
     /// Steps of an earlier plan give way, but not what this one is made of: the table in service and the target.
@@ -196,7 +196,7 @@ impl Args {
 
     /// The configuration of each step: the target's text, with other values.
     fn texts(&self, folder: &Path, steps: &[Step]) -> anyhow::Result<Vec<String>> {
-        let text = std::fs::read_to_string(&self.target).context("cannot read the target again")?;
+        let text = files::text(&self.target).context("cannot read the target again")?;
         let home = self.target.parent().filter(|home| *home != Path::new("")).unwrap_or(Path::new("."));
         let [home, folder] = [home, folder].map(std::fs::canonicalize);
         let (home, folder) = (home?, folder?);
@@ -206,10 +206,6 @@ impl Args {
         };
         steps.iter().map(step).collect()
     }
-}
-
-fn written(file: &Path, content: &[u8]) -> anyhow::Result<()> {
-    store::write(file, content).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// A time as it is typed.

@@ -6,9 +6,11 @@ use crate::report::number::{self, grouped, percent};
 use crate::simulate::{
     Fleet, Flow, Lives, Outcome, Rule, Synthetic, counted, from_capture, from_csv, picture,
 };
-use crate::{progress, store};
+use crate::{files, progress, store};
 use anyhow::{Context as _, ensure};
+use common::bounded;
 use common::table::{ForwardingTable, Table};
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -55,6 +57,9 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 }
+
+/// Octets of a list of connections that is no capture.
+const MAX_FLOWS_FILE: u64 = 1 << 30;
 
 impl Args {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
@@ -106,10 +111,16 @@ impl Args {
         let every = self.every.unwrap_or(60.0);
         if let Some(file) = &self.flows {
             let name = || file.display().to_string();
-            let octets = std::fs::read(file).with_context(|| format!("cannot read {}", name()))?;
-            if is_capture(&octets) {
-                return self.captured(&octets, tables).with_context(name);
+            let (mut open, _) = files::opened(file).with_context(|| format!("cannot read {}", name()))?;
+            let mut start = Vec::new();
+            open.by_ref().take(4).read_to_end(&mut start)?;
+            // A capture is read packet by packet, however long it is.
+            let is_capture = is_capture(&start);
+            let reader = start.as_slice().chain(open);
+            if is_capture {
+                return self.captured(reader, tables).with_context(name);
             }
+            let octets = bounded::octets(reader, None, MAX_FLOWS_FILE).with_context(name)?;
             let text = String::from_utf8(octets).context("neither a capture nor text").with_context(name)?;
             return Ok((from_csv(&text).with_context(name)?, every));
         }
@@ -125,9 +136,9 @@ impl Args {
         Ok((synthetic.flows(), every))
     }
 
-    fn captured(&self, octets: &[u8], tables: &[&Table]) -> anyhow::Result<(Vec<Flow>, f64)> {
+    fn captured(&self, capture: impl Read, tables: &[&Table]) -> anyhow::Result<(Vec<Flow>, f64)> {
         let binds = tables.first().map(|table| table.binds.as_slice()).unwrap_or_default();
-        let flows = from_capture(octets, |flow| {
+        let flows = from_capture(capture, |flow| {
             binds.iter().any(|bind| match flow.transport {
                 Transport::Ports(protocol, _, port) => bind.matches(flow.key.dst_addr, protocol, port),
                 Transport::Echo => bind.prefix.contains(flow.key.dst_addr),

@@ -17,6 +17,7 @@ pub use error::{ConfigError, Refusal, Warning};
 pub(crate) use raw::budget;
 pub(crate) use value::without_secrets;
 
+use crate::files;
 use common::backend::Backend;
 use common::bind::Bind;
 use common::flow::HashFields;
@@ -69,7 +70,7 @@ impl Config {
     /// Reads a file.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
         let octets =
-            std::fs::read(file).map_err(|cause| ConfigError::Read { file: file.to_owned(), cause })?;
+            files::octets(file).map_err(|cause| ConfigError::Read { file: file.to_owned(), cause })?;
         let text = std::str::from_utf8(&octets)
             .map_err(|error| ConfigError::refused(file, not_utf8(&octets, error.valid_up_to())))?;
         Self::parse(text, file)

@@ -3,6 +3,7 @@
 use super::error::{KeyPath, Refusal, Warning};
 use super::raw::{RawBackend, RawBind, RawConfig, RawSecret, RawTable, Text};
 use super::{Config, TableSpec, value};
+use crate::files;
 use common::backend::{Backend, Health, State};
 use common::bind::{Bind, BindIndex, Protocol};
 use common::flow::HashFields;
@@ -76,7 +77,7 @@ impl Checker<'_> {
             RawSecret::Inline(digits) => digits,
             RawSecret::File(path) => {
                 let path = self.file.parent().unwrap_or(Path::new("")).join(path);
-                from_file = value::secret_file(&path).map_err(|error| {
+                from_file = files::secret(&path).map_err(|error| {
                     let path = value::without_secrets(&path.display().to_string());
                     refuse(format!("{path}: {error}"), "a file with 32 hex digits")
                 })?;

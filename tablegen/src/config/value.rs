@@ -6,11 +6,9 @@ use super::raw::Text;
 use common::bind::{PortRange, Prefix};
 use common::flow::HashFields;
 use common::table;
-use std::fs::File;
-use std::io::{self, Read as _};
+use common::text::is_hidden;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::str::FromStr;
 
 /// What a list of fields may hold.
@@ -40,31 +38,19 @@ pub(super) fn text(raw: &Text, at: &KeyPath<'_>) -> Result<String, Refusal> {
         let octets = table::MAX_TEXT;
         return Err(refuse(raw, at, &format!("1 to {octets} octets of text without control characters")));
     }
+    if text.chars().any(is_hidden) {
+        return Err(refuse(raw, at, "text without invisible characters and marks of direction"));
+    }
     Ok(text.clone())
 }
 
 /// Text by which people tell backends apart.
 pub(super) fn label(raw: &Text, at: &KeyPath<'_>) -> Result<String, Refusal> {
     let label = text(raw, at)?;
-    if label.chars().any(misleads) || label.trim() != label {
-        return Err(refuse(raw, at, "text that looks as it is: no white space around it, nothing invisible"));
+    if label.trim() != label {
+        return Err(refuse(raw, at, "text without white space around it"));
     }
     Ok(label)
-}
-
-/// Characters that make two names look alike, or a line of a review read otherwise than it is: zero width, marks and
-/// overrides of direction, separators of lines (Unicode TR 36).
-const fn misleads(character: char) -> bool {
-    matches!(
-        character,
-        '\u{ad}'
-            | '\u{61c}'
-            | '\u{180e}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{feff}'
-    )
 }
 
 /// Text of the file that is repeated in a message, where a secret may have slipped in: as a key, a tag, or the name of
@@ -77,14 +63,6 @@ pub(crate) fn without_secrets(text: &str) -> String {
         [if digits.len() < TOO_LONG { digits } else { "…" }, rest]
     });
     shown.collect()
-}
-
-/// The text of a secret's file. A device that never ends is not read to its end.
-pub(super) fn secret_file(file: &Path) -> io::Result<String> {
-    const MOST: u64 = 4_096;
-    let mut text = String::new();
-    File::open(file)?.take(MOST).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// A number in plain decimal digits: no sign, no leading zero (YAML 1.1 reads those as octal), no underscore.

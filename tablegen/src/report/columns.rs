@@ -1,5 +1,6 @@
 //! Text in columns.
 
+use common::text::PrintableLine;
 use std::fmt;
 
 /// How a column is set.
@@ -25,9 +26,10 @@ impl Columns {
         Self { indent, align: align.to_vec(), lines: Vec::new() }
     }
 
-    /// Adds a line.
+    /// Adds a line. A cell stays in it: its hidden characters are shown by their numbers.
     pub fn push<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
-        self.lines.push(cells.into_iter().map(Into::into).collect());
+        let shown = |cell: S| PrintableLine(cell.into()).to_string();
+        self.lines.push(cells.into_iter().map(shown).collect());
     }
 }
 

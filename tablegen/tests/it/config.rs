@@ -98,9 +98,9 @@ fn a_secret_that_is_a_key_a_tag_or_a_file_name_is_not_shown() {
         let error = parse(&text).unwrap_err().to_string();
         assert!(!error.contains(&KEY[..16]), "{mistake}: {error}");
     }
-    // Of a device without end, only the start is read.
+    // A device without end is not read.
     let error = parse(&text.replace(KEY, "{ file: /dev/zero }")).unwrap_err().to_string();
-    assert!(error.contains("not a hex digit"), "{error}");
+    assert!(error.contains("/dev/zero: a device, and no regular file"), "{error}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod explain;
 mod faults;
 mod glb;
 mod hops;
+mod hostile;
 mod incremental;
 mod page;
 mod plan;

@@ -12,6 +12,7 @@ use super::number::{counted, either, grouped, percent};
 use super::{Report, remarks};
 use crate::diff::{Mapping, TableDiff, Verdict, Version};
 use common::table::{ForwardingTable, Table};
+use common::text::Printable;
 use std::fmt::Write as _;
 
 /// Octets of base64 that the lists of single rows may take on a page.
@@ -184,9 +185,12 @@ fn certificate(page: &mut String, report: &Report<'_>) {
     page.push_str("</pre>");
 }
 
-/// Text for HTML, in content and in quoted attributes.
+/// Text for HTML, in content and in quoted attributes. Characters that a browser would not show, or by which it would
+/// turn the direction of a line, are written as their numbers.
 pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
+    Printable(text)
+        .to_string()
+        .replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
