@@ -8,14 +8,26 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Tells what happened, on standard error.
+use common::text::{Printable, PrintableLine};
+
+use crate::control::Format;
+
+/// Reports what happened, as one line on standard error.
 pub(crate) fn say(program: &str, what: fmt::Arguments<'_>) {
-    drop(writeln!(io::stderr(), "{program}: {what}"));
+    drop(writeln!(io::stderr(), "{program}: {}", PrintableLine(what)));
 }
 
-/// Prints counters.
-pub(crate) fn show(report: &str) {
-    drop(io::stdout().write_all(report.as_bytes()));
+/// Reports why the program fails. Where other programs failed, their output is part of it, in lines of its own.
+pub fn fail(error: &anyhow::Error) {
+    drop(writeln!(io::stderr(), "dataplane: {}", Printable(format_args!("{error:#}"))));
+}
+
+/// Prints counters: for people, or JSON as it is.
+pub(crate) fn show(report: &str, format: Format) {
+    drop(match format {
+        Format::Text => write!(io::stdout(), "{}", Printable(report)),
+        Format::Json => io::stdout().write_all(report.as_bytes()),
+    });
 }
 
 /// Tells the service manager, if it asked to be told, that the program is at work (sd_notify(3)).

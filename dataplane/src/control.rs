@@ -56,29 +56,57 @@ impl Control {
     /// keeps nobody waiting and is cut off after a while, or when there are too many.
     pub fn serve(&self, stop: &AtomicBool, answer: impl Fn(Format) -> String) -> io::Result<()> {
         let mut clients = VecDeque::new();
+        let mut room = Room { clients: CLIENTS, pause: None };
         while !stop.load(Ordering::Relaxed) {
             let patience = if clients.iter().any(Client::is_told) { SOON } else { PATIENCE };
             // What a client says after its request is of no interest.
             let asking = clients.iter().filter(|client| !client.is_told()).map(Client::fd);
-            any_readable(asking.chain([self.listener.as_fd()]), patience)?;
-            clients.extend(self.arrivals()?);
-            clients.drain(..clients.len().saturating_sub(CLIENTS));
+            // A listener that no descriptor is free for would be readable all the time.
+            let listener = room.accepts().then(|| self.listener.as_fd());
+            any_readable(asking.chain(listener), patience)?;
+            if room.accepts() {
+                self.accept(&mut clients, &mut room)?;
+            }
+            clients.drain(..clients.len().saturating_sub(room.clients));
             clients.retain_mut(|client| client.turn(&answer));
         }
         Ok(())
     }
 
-    /// Clients that wait to be heard; a bounded number of them, so that those who were are answered meanwhile.
-    fn arrivals(&self) -> io::Result<Vec<Client>> {
-        let mut arrivals = Vec::new();
-        while arrivals.len() < CLIENTS {
+    /// Takes clients that wait to be served; a bounded number of them, so that those before them are answered meanwhile.
+    fn accept(&self, clients: &mut VecDeque<Client>, room: &mut Room) -> io::Result<()> {
+        for _ in 0..CLIENTS {
             match self.listener.accept().and_then(|(stream, _)| Client::new(stream)) {
-                Ok(client) => arrivals.push(client),
+                Ok(client) => clients.push_back(client),
+                Err(error) if is_short_of_descriptors(&error) => {
+                    room.shrink(clients.len());
+                    break;
+                }
                 Err(error) if is_transient(&error) => break,
                 Err(error) => return Err(error),
             }
         }
-        Ok(arrivals)
+        Ok(())
+    }
+}
+
+/// How many clients there may be, and from when on more are taken.
+#[derive(Debug)]
+struct Room {
+    clients: usize,
+    pause: Option<Instant>,
+}
+
+impl Room {
+    fn accepts(&self) -> bool {
+        self.pause.is_none_or(|until| until <= Instant::now())
+    }
+
+    /// There are no descriptors for more than `clients`, and the rest of the program needs some too: from now on half as
+    /// many are kept.
+    fn shrink(&mut self, clients: usize) {
+        self.clients = (clients / 2).clamp(1, self.clients);
+        self.pause = Some(Instant::now() + PATIENCE);
     }
 }
 
@@ -174,12 +202,17 @@ pub fn ask(path: &Path, format: Format) -> io::Result<String> {
     Ok(answer)
 }
 
-/// The client went away before it was accepted, or there are too many files open right now.
+/// None waits, or the client went away before it was accepted.
 fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
-    ) || matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+    )
+}
+
+/// Of the process, of the system, or of the memory that one takes.
+fn is_short_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
 /// How soon it notices that it should stop.

@@ -1,14 +1,15 @@
 //! The data plane: the director, which encapsulates packets by a forwarding table, and the redirector on the backend
 //! host, which unwraps them. `main.rs` is a shell around it.
 
-mod claim;
 pub mod cli;
 pub mod config;
-mod console;
+pub mod console;
 pub mod control;
 #[cfg(feature = "demo")]
 pub mod demo;
 pub mod director;
+mod files;
+mod instance;
 pub mod io;
 #[cfg(feature = "demo")]
 pub mod lab;
@@ -16,6 +17,7 @@ pub mod pipeline;
 pub mod redirect;
 pub mod replay;
 pub mod route;
+mod runtime;
 pub mod sys;
 pub mod wire;
 pub mod xdp;

@@ -4,12 +4,13 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use dataplane::cli::{Cli, exit_code};
+use dataplane::console;
 
 fn main() -> ExitCode {
     match Cli::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("dataplane: {error:#}");
+            console::fail(&error);
             ExitCode::from(exit_code(&error))
         }
     }

@@ -13,13 +13,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use anyhow::Context;
+use common::text::Printable;
+
 use crate::{
-    config::{ASSUMED, DEFAULT_MTU, ReplayConfig, TableFile, UnderlayConfig},
+    config::{ASSUMED, DEFAULT_MTU, ReplayConfig, UnderlayConfig},
+    files,
     io::pcap::{Captured, Reader, Writer},
     pipeline::{Answer, Counters, DropReason, PassReason, Pipeline, Route, Underlay, Verdict},
     wire::ethernet::Mac,
 };
-use anyhow::Context;
 
 /// Outer source without a configuration (RFC 5737).
 pub const DEFAULT_SOURCE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -72,7 +75,9 @@ impl Args {
             serde_json::to_writer_pretty(&mut stdout, &to_json(pipeline, counters))?;
             writeln!(stdout)?;
         } else {
-            print(&mut stdout, pipeline, counters)?;
+            let mut text = Vec::new();
+            print(&mut text, pipeline, counters)?;
+            write!(stdout, "{}", Printable(String::from_utf8_lossy(&text)))?;
         }
         stdout.flush()
     }
@@ -92,16 +97,15 @@ impl Args {
     }
 
     fn pipeline(&self) -> anyhow::Result<Pipeline> {
-        let octets = std::fs::read(&self.table).with_context(|| self.table.display().to_string())?;
         let ReplayConfig { underlay: config, glb } =
             self.config.as_deref().map_or_else(|| Ok(ReplayConfig::default()), read_config)?;
-        let file = TableFile::decode(&self.table, &octets, glb)?;
-        if file.assumes_fields {
-            eprintln!("{}: {ASSUMED}", self.table.display());
+        let (forwarding, assumes_fields) = files::table(&self.table)?.with_fields(&self.table, glb)?;
+        if assumes_fields {
+            eprintln!("{}: {ASSUMED}", Printable(&self.table.display().to_string()));
         }
         let destination = config.gateway_mac.unwrap_or(DEFAULT_GATEWAY);
         let route = |_: IpAddr| Route::Via { source: Mac::default(), destination };
-        let pipeline = Pipeline::new(file.table, underlay(config), route);
+        let pipeline = Pipeline::new(forwarding, underlay(config), route);
         pipeline.map_err(|tie| anyhow::anyhow!("binds {} and {} tie", tie.earlier, tie.later))
     }
 
@@ -124,7 +128,7 @@ impl Args {
 }
 
 fn read_config(path: &Path) -> anyhow::Result<ReplayConfig> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let text = files::text(path).with_context(|| path.display().to_string())?;
     Ok(ReplayConfig::parse(path, &text)?)
 }
 

@@ -298,22 +298,25 @@ fn decode_row(reader: &Reader<'_>, at: usize, backends: usize) -> Result<[u32; 2
 /// Reads a file as a forwarding table. Its digest is the SHA-256 of the GLB file, so it goes by the name that
 /// `sha256sum` gives it.
 pub fn read(octets: &[u8]) -> Result<ForwardingTable, TableError> {
-    read_with(octets, HashFields::SRC_ADDR, HashFields::NONE)
-}
-
-/// The same where the configuration of GLB's director says what is hashed.
-pub fn read_with(
-    octets: &[u8],
-    hash_fields: HashFields,
-    alt_hash_fields: HashFields,
-) -> Result<ForwardingTable, TableError> {
     let tables = decode(octets)?;
     check_binds(&tables)?;
-    let table = |(table, at)| Table { hash_fields, alt_hash_fields, ..to_table(table, at) };
-    let tables = tables.iter().zip(0u32..).map(table).collect();
+    let tables = tables.iter().zip(0u32..).map(|(table, index)| to_table(table, index)).collect();
     let mut table = ForwardingTable::seal(None, Built::Unknown, tables)?;
     table.digest = Digest::of(octets);
     Ok(table)
+}
+
+/// The table of a GLB file with the hash fields that the configuration of GLB's director names.
+pub fn with_fields(
+    mut table: ForwardingTable,
+    hash_fields: HashFields,
+    alt_hash_fields: HashFields,
+) -> ForwardingTable {
+    for named in &mut table.tables {
+        (named.hash_fields, named.alt_hash_fields) = (hash_fields, alt_hash_fields);
+    }
+    table.config_digest = super::encode::config_digest(&table.tables);
+    table
 }
 
 /// No two binds may tie, in all tables together: which of them won would depend on their order. Nor may there be more of

@@ -47,7 +47,12 @@ impl ForwardingTable {
     }
 
     /// Reads a file of either format. `found` is the length that the system reports for it, in octets; none for a pipe.
-    pub fn read_from(mut reader: impl Read, found: Option<u64>) -> Result<Self, ReadError> {
+    pub fn read_from(reader: impl Read, found: Option<u64>) -> Result<Self, ReadError> {
+        Ok(Self::read(&Self::octets_from(reader, found)?)?)
+    }
+
+    /// The octets of such a file, of which only the start and the length are checked.
+    pub fn octets_from(mut reader: impl Read, found: Option<u64>) -> Result<Vec<u8>, ReadError> {
         let mut octets = Vec::new();
         reader.by_ref().take(START_LEN as u64).read_to_end(&mut octets)?;
         let promised = Self::promised_length(&octets)?;
@@ -59,6 +64,6 @@ impl ForwardingTable {
         octets.try_reserve_exact(usize::try_from(rest).unwrap_or(usize::MAX)).map_err(io::Error::from)?;
         // One octet more shows a file that has grown.
         reader.take(rest + 1).read_to_end(&mut octets)?;
-        Ok(Self::read(&octets)?)
+        Ok(octets)
     }
 }

@@ -22,6 +22,8 @@ enum Problem {
     /// Not YAML, or not the document that is expected.
     Document(String),
     Unreadable(String),
+    /// The file is longer than any configuration.
+    TooLarge(String),
 }
 
 impl ConfigError {
@@ -46,7 +48,11 @@ impl ConfigError {
     }
 
     pub(crate) fn unreadable(file: &Path, error: &io::Error) -> Self {
-        Self { file: file.to_owned(), line: None, problem: Problem::Unreadable(error.to_string()) }
+        let problem = match error.kind() {
+            io::ErrorKind::FileTooLarge => Problem::TooLarge(error.to_string()),
+            _ => Problem::Unreadable(error.to_string()),
+        };
+        Self { file: file.to_owned(), line: None, problem }
     }
 
     /// The file could not be read at all.
@@ -68,7 +74,9 @@ impl fmt::Display for ConfigError {
             Problem::Value { key, found: None, allowed } => {
                 write!(f, ": {key}: found nothing, allowed: {allowed}")
             }
-            Problem::Document(message) | Problem::Unreadable(message) => write!(f, ": {message}"),
+            Problem::Document(message) | Problem::Unreadable(message) | Problem::TooLarge(message) => {
+                write!(f, ": {message}")
+            }
         }
     }
 }

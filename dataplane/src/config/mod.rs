@@ -3,15 +3,15 @@
 //! Strict: unknown keys and all values that are not understood are refused, with file, line, key, what was found and
 //! what is allowed. Nothing starts then, and a running director keeps what it has.
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 pub use self::error::ConfigError;
-pub use self::glb::{ASSUMED, GlbFields, NotGlb, TableFile, TableFileError};
+pub use self::glb::{ASSUMED, GlbFields, NotGlb};
 use self::raw::{Field, Raw, Slot};
+use crate::files;
 use crate::pipeline::Echo;
 use crate::route::Pinned;
 use crate::wire::ethernet::Mac;
@@ -107,7 +107,7 @@ impl Mode {
 /// Where a program listens that was started with this file, of whichever kind it is. What else is in it does not matter:
 /// it may have changed since, and be refused now.
 pub fn control_of(path: &Path) -> Result<PathBuf, ConfigError> {
-    let text = fs::read_to_string(path).map_err(|error| ConfigError::unreadable(path, &error))?;
+    let text = files::text(path).map_err(|error| ConfigError::unreadable(path, &error))?;
     let raw: ControlOnly =
         serde_yaml::from_str(&text).map_err(|error| ConfigError::document(path, &error))?;
     raw.control.required(path, "control", "the path of a socket")?.path(folder_of(path))
@@ -136,7 +136,7 @@ pub enum Offloads {
 impl Config {
     /// Reads a file. Paths in it are relative to its folder.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = fs::read_to_string(path).map_err(|error| ConfigError::unreadable(path, &error))?;
+        let text = files::text(path).map_err(|error| ConfigError::unreadable(path, &error))?;
         Self::parse(path, &text)
     }
 
@@ -398,7 +398,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.yaml");
         let read = |text: &str| {
-            fs::write(&path, text).unwrap();
+            std::fs::write(&path, text).unwrap();
             control_of(&path).map_err(|error| error.to_string())
         };
         for text in [

@@ -76,7 +76,7 @@ impl StatusArgs {
             };
             anyhow::Error::new(error).context(format!("{}: {why}", path.display()))
         })?;
-        console::show(&answer);
+        console::show(&answer, format);
         Ok(())
     }
 }

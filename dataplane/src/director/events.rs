@@ -1,6 +1,6 @@
 //! What a director reacts to, from the three descriptors by which the kernel tells.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use crossbeam::channel::Sender;
 
+use super::table_file::{Poke, Poker};
+use crate::config::{Config, ConfigError};
+use crate::files::{LoadError, LoadedTable};
 use crate::route::{Changes, Monitor};
 use crate::sys::inotify::Watch;
 use crate::sys::poll::readable;
@@ -17,8 +20,10 @@ use crate::sys::signal::{Signal, Signals};
 #[derive(Debug)]
 pub(crate) enum Event {
     Signal(Signal),
-    /// Files in the table's folder were written or replaced.
-    Files(Vec<OsString>),
+    /// The configuration, read again.
+    Config(Result<Config, ConfigError>),
+    /// The table's file, read again.
+    Table(Result<LoadedTable, LoadError>),
     /// Links, routes or neighbours changed.
     Network(Changes),
     /// A thread cannot go on.
@@ -38,7 +43,12 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Sources {
     /// Passes events on until `stop`. Ends early if nobody listens any more.
-    pub(crate) fn watch(mut self, sender: &Sender<Event>, stop: &AtomicBool) -> io::Result<()> {
+    pub(crate) fn watch(
+        mut self,
+        sender: &Sender<Event>,
+        table: (&OsStr, &Poker),
+        stop: &AtomicBool,
+    ) -> io::Result<()> {
         while !stop.load(Ordering::Relaxed) {
             let fds = [self.signals.as_fd(), self.watch.as_fd(), self.monitor.as_fd()];
             let [signal, file, network] = readable(fds, PATIENCE)?;
@@ -47,7 +57,9 @@ impl Sources {
                 events.extend(self.signals.next()?.map(Event::Signal));
             }
             if file {
-                events.push(Event::Files(self.watch.changed()?));
+                let (name, poker) = table;
+                let is_named = self.watch.changed()?.iter().any(|changed| changed == name);
+                poker.poke(if is_named { Poke::Changed } else { Poke::Look });
             }
             if network {
                 events.push(Event::Network(self.monitor.changes()?));

@@ -11,7 +11,8 @@
 //! - The kernel spreads frames over the workers by flow (PACKET_FANOUT); they share nothing that they write.
 //! - A plan is a table with the next hops of its backends. The control loop makes a new one when either changes and
 //!   publishes it with one store; workers look between batches.
-//! - A table that cannot be read, or is older than the running one, changes nothing and is told.
+//! - A table that cannot be read, or is older than the running one, changes nothing and is reported.
+//! - Files are read in a thread of their own ([`table_file`]): the control loop waits for no file system.
 //!
 //! What the host must be: the kernel gets every packet too, since a packet socket only copies. The VIPs are no
 //! addresses of the host and it does not forward (`net.ipv4.ip_forward`, `net.ipv6.conf.all.forwarding`), so it drops
@@ -22,6 +23,7 @@
 //! `lo`, where its redirector hears them as it does those from elsewhere.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -42,17 +44,19 @@ use self::fast::FastPath;
 use self::offloads::OffloadGuard;
 use self::plan::{Plan, Settings};
 use self::supervise::Supervisor;
+use self::table_file::{TableFile, arm};
 use self::tally::{Board, Identity};
 use self::worker::Shared;
-use crate::claim::Claim;
-use crate::config::{ASSUMED, Config, ConfigError, Mode, Offloads, TableFile};
+use crate::config::{ASSUMED, Config, ConfigError, Mode, Offloads};
 use crate::console::{self, show};
 use crate::control::{Control, Format};
+use crate::files::{self, LoadedTable};
+use crate::instance::InstanceLock;
 use crate::io::af_packet::AfPacket;
 use crate::io::pnet::Pnet;
 use crate::route::{Monitor, Resolver};
 use crate::sys::capability::{Capability, missing};
-use crate::sys::inotify::Watch;
+use crate::sys::inotify::{Armer, Watch};
 use crate::sys::interface::Interface;
 use crate::sys::packet::{Fanout, SelfSender};
 use crate::sys::signal::Signals;
@@ -66,6 +70,7 @@ mod narrow;
 mod offloads;
 mod plan;
 mod supervise;
+mod table_file;
 mod tally;
 mod worker;
 
@@ -80,7 +85,8 @@ pub struct Director {
     sources: Sources,
     supervisor: Supervisor,
     control: Option<Control>,
-    _claim: Claim,
+    table: (TableFile, Armer),
+    _lock: Arc<InstanceLock>,
     /// Last, so that offloads come back when everything else has ended.
     _offloads: Option<OffloadGuard>,
 }
@@ -116,11 +122,11 @@ impl Director {
     /// If the configuration or the table is refused.
     pub fn check(config: &Path) -> anyhow::Result<()> {
         let config = Config::load(config)?;
-        let table = read_table(&config)?;
+        let table = usable(files::table(&config.table)?, &config)?;
         if let Some(warning) = expected_mtu(&config).and_then(|mtu| narrow::warning(&table, mtu)) {
             say(format_args!("{warning}"));
         }
-        show(&format!("{}: {}\n", config.table.display(), plan::name(&table)));
+        show(&format!("{}: {}\n", config.table.display(), plan::name(&table)), Format::Text);
         Ok(())
     }
 
@@ -130,22 +136,25 @@ impl Director {
     /// If the configuration or the table is refused, or the system says no.
     pub fn start(config_path: &Path, options: Options) -> anyhow::Result<Self> {
         let config = options.load(config_path)?;
-        let table = read_table(&config)?;
+        let (file, table) = TableFile::open(&config.table)?;
+        let table = usable(table, &config)?;
         privileges()?;
         let signals = Signals::block().context("signals")?;
         let interface = interface(&config.interface)?;
-        let claim = Claim::on(&interface, say)?;
+        let lock = Arc::new(InstanceLock::on(&interface, say)?);
         // Subscribed before the first look, so that nothing is missed between.
         let monitor = Monitor::open().context("netlink")?;
         let mut resolver = Resolver::open(config.underlay.pinned()).context("netlink")?;
         warn_about_host(&table, &interface, &mut resolver)?;
         let plan = Arc::new(Plan::new(table, 0, settings(&config), &mut resolver)?);
-        let offloads = offloads(&config)?;
+        let offloads = offloads(&config, &interface, &lock)?;
         let cpus = thread::allowed_cpus().context("CPUs")?;
         let workers = config.workers.map_or(cpus.len(), usize::from).max(1);
         let links = open_links(&config, interface.index, workers)?;
         let control = config.control.as_deref().map(bind_control).transpose()?;
-        let watch = watch(&config.table)?;
+        let watch = Watch::open().context("inotify")?;
+        let mut armer = watch.armer();
+        arm(&mut armer, &config.table);
         let identity = Identity { interface: interface.name.clone(), mode: config.mode.name(), workers };
         Ok(Self {
             links,
@@ -161,7 +170,8 @@ impl Director {
             sources: Sources { signals, watch, monitor },
             supervisor: Supervisor::new(config_path, config.clone(), resolver, identity, options),
             control,
-            _claim: claim,
+            table: (file, armer),
+            _lock: lock,
             _offloads: offloads,
             config,
         })
@@ -172,11 +182,16 @@ impl Director {
     /// # Errors
     /// If a worker cannot go on.
     pub fn run(self) -> anyhow::Result<()> {
-        let Self { config, links, cpus, own, shared, sources, supervisor, control, _claim, _offloads } = self;
+        let Self { config, links, cpus, own, shared, sources, supervisor, control, table, _lock, _offloads } =
+            self;
         let (sender, events) = channel::bounded(64);
+        let (file, armer) = table;
+        let poker = table_file::follow(file, armer, supervisor.config_reader(), sender.clone());
+        let poker = poker.context("a thread")?;
+        let name = config.table.file_name().unwrap_or(OsStr::new(""));
         supervisor.introduce(&config, &shared);
         let outcome = crossbeam::thread::scope(|scope| {
-            let (shared, supervisor, own) = (&shared, &supervisor, &own);
+            let (shared, supervisor, own, poker) = (&shared, &supervisor, &own, &poker);
             for (number, link) in links.into_iter().enumerate() {
                 let sender = sender.clone();
                 let cpu = cpus.get(number % cpus.len().max(1)).copied();
@@ -184,21 +199,23 @@ impl Director {
             }
             if let Some(control) = &control {
                 let sender = sender.clone();
-                let answer = |format| supervisor.report(shared, format == Format::Json);
+                let answer = |format| supervisor.report(shared, format);
                 scope.spawn(move |_| {
                     report(&sender, "control socket", || control.serve(&shared.stop, answer))
                 });
             }
-            scope.spawn(move |_| report(&sender, "events", || sources.watch(&sender, &shared.stop)));
+            scope.spawn(move |_| {
+                report(&sender, "events", || sources.watch(&sender, (name, poker), &shared.stop))
+            });
             console::ready();
-            let outcome = supervisor.run(&events, shared);
+            let outcome = supervisor.run(&events, shared, poker);
             shared.stop.store(true, Ordering::Relaxed);
             // Senders that wait for room in the channel must not wait for ever.
             drop(events);
             outcome
         });
         let outcome = outcome.map_err(|_| anyhow::anyhow!("a thread panicked"))?;
-        show(&supervisor.report(&shared, supervisor.json()));
+        supervisor.print(&shared);
         outcome
     }
 }
@@ -254,24 +271,19 @@ fn interface(name: &str) -> anyhow::Result<Interface> {
     Ok(interface)
 }
 
-/// Notices from here on that the file is replaced.
-fn watch(file: &Path) -> anyhow::Result<Watch> {
-    let mut watch = Watch::open().context("inotify")?;
-    let folder = folder(file);
-    watch.folder(folder).with_context(|| folder.display().to_string())?;
-    // What changed before was read already, or is not wanted.
-    watch.changed().context("inotify")?;
-    Ok(watch)
-}
-
-fn offloads(config: &Config) -> anyhow::Result<Option<OffloadGuard>> {
-    let interface = &config.interface;
+fn offloads(
+    config: &Config,
+    interface: &Interface,
+    lock: &Arc<InstanceLock>,
+) -> anyhow::Result<Option<OffloadGuard>> {
     match config.offloads {
         Offloads::Off => {
-            let guard = OffloadGuard::switch_off(interface);
-            Ok(Some(guard.with_context(|| format!("{interface}: switching GRO and LRO off"))?))
+            let guard = OffloadGuard::switch_off(interface, lock);
+            Ok(Some(guard.with_context(|| format!("{}: switching GRO and LRO off", interface.name))?))
         }
         Offloads::Keep => {
+            drop(OffloadGuard::left(interface, lock));
+            let interface = &interface.name;
             for offload in offloads::on(interface) {
                 let name = offload.name();
                 say(format_args!("{interface}: {name} is on: frames that it merges are dropped (`merged`)"));
@@ -340,8 +352,9 @@ pub fn leave_to_director(vip: Prefix, interface: &str) -> String {
 }
 
 /// Reads the table at start, and warns if it does not hold all that it should.
-fn read_table(config: &Config) -> anyhow::Result<ForwardingTable> {
-    let TableFile { table, assumes_fields } = plan::read(&config.table, config.glb)?;
+/// The table with the hash fields of the configuration, if it is a GLB Director file.
+fn usable(loaded: LoadedTable, config: &Config) -> anyhow::Result<ForwardingTable> {
+    let (table, assumes_fields) = loaded.with_fields(&config.table, config.glb)?;
     if assumes_fields {
         say(format_args!("{}: {ASSUMED}", config.table.display()));
     }

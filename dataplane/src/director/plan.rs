@@ -1,15 +1,12 @@
 //! What workers forward by: a pipeline, and where each backend's packets leave. Never changed, only replaced.
 
-use std::fs::OpenOptions;
-use std::io::{self, Read as _};
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
 
 use common::bind::BindTie;
 use common::table::ForwardingTable;
 
-use crate::config::{DEFAULT_MTU, GlbFields, LEAST_MTU, TableFile, TableFileError, UnderlayConfig};
+use crate::config::{DEFAULT_MTU, LEAST_MTU, UnderlayConfig};
 use crate::pipeline::{Encapsulated, Pipeline, Route, Underlay};
 use crate::route::{Egress, NextHop, Resolver, Unresolved};
 use crate::wire::ethernet::Mac;
@@ -177,47 +174,11 @@ impl Found {
     }
 }
 
-/// Reads a forwarding table.
-pub(crate) fn read(path: &Path, glb: Option<GlbFields>) -> Result<TableFile, PlanError> {
-    let octets = read_file(path).map_err(|error| PlanError::Unreadable(path.to_owned(), error))?;
-    Ok(TableFile::decode(path, &octets, glb)?)
-}
-
-/// Never waits: a pipe in the table's place would keep the director from hearing its signals.
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    let mut octets = Vec::new();
-    file.read_to_end(&mut octets).map(|_| octets)
-}
-
 /// Why a table cannot be forwarded by.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlanError {
-    #[error("{}", .0.display())]
-    Unreadable(PathBuf, #[source] io::Error),
-    #[error(transparent)]
-    Table(#[from] TableFileError),
     #[error("binds {} and {} tie", .0.earlier, .0.later)]
     Tie(BindTie),
     #[error("asking the kernel for routes")]
     Routes(#[from] io::Error),
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// If it did wait, this test would never end.
-    #[test]
-    fn what_is_no_file_is_refused_without_waiting() {
-        let (_reader, writer) = io::pipe().unwrap();
-        let pipe = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer)));
-        for path in [pipe, PathBuf::from("/dev/zero"), PathBuf::from("/")] {
-            let read = read(&path, None);
-            assert!(matches!(&read, Err(PlanError::Unreadable(..))), "{path:?}: {read:?}");
-        }
-    }
 }

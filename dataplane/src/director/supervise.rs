@@ -1,6 +1,5 @@
 //! The control loop: takes over tables, follows routes, answers signals. It is the only one to publish plans.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,11 +10,14 @@ use crossbeam::channel::{Receiver, RecvTimeoutError};
 
 use super::events::Event;
 use super::narrow;
-use super::plan::{self, Plan};
+use super::plan::{self, Plan, PlanError};
+use super::table_file::{Poke, Poker};
 use super::tally::{History, Identity, Report, counted};
 use super::worker::Shared;
 use super::{Options, say, settings, show};
-use crate::config::{ASSUMED, Config, TableFile};
+use crate::config::{ASSUMED, Config, ConfigError};
+use crate::control::Format;
+use crate::files::{LoadError, LoadedTable};
 use crate::route::Resolver;
 use crate::sys::signal::Signal;
 
@@ -35,6 +37,21 @@ struct State {
     config: Config,
     resolver: Resolver,
     refreshed: Instant,
+}
+
+/// What came of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// It is published, or refused for good.
+    Done,
+    /// The kernel could not be queried: the same table may be taken later.
+    Again,
+}
+
+impl Taken {
+    fn is_retried(self) -> bool {
+        self == Self::Again
+    }
 }
 
 /// How long a backend without a next hop waits to be looked at again, if nothing happens before.
@@ -60,8 +77,16 @@ impl Supervisor {
         }
     }
 
-    pub(crate) fn json(&self) -> bool {
-        self.options.json
+    /// Reads the configuration, in whatever thread.
+    pub(crate) fn config_reader(&self) -> impl Fn() -> Result<Config, ConfigError> + Send + use<> {
+        let (options, path) = (self.options, self.config_path.clone());
+        move || options.load(&path)
+    }
+
+    /// Prints the counters.
+    pub(crate) fn print(&self, shared: &Shared) {
+        let format = if self.options.json { Format::Json } else { Format::Text };
+        show(&self.report(shared, format), format);
     }
 
     /// Says what runs, once.
@@ -83,12 +108,12 @@ impl Supervisor {
     }
 
     /// The counters as text or JSON.
-    pub(crate) fn report(&self, shared: &Shared, json: bool) -> String {
+    pub(crate) fn report(&self, shared: &Shared, format: Format) -> String {
         let plan = shared.plan.load_full();
         let mut totals = shared.board.totals();
         let fast_path = shared.fast.report(&mut totals);
         let report = Report::new(&self.identity, lock(&self.history).clone(), &plan, &totals, fast_path);
-        if json {
+        if format == Format::Json {
             serde_json::to_string(&report).map_or_else(|error| format!("{error}\n"), |json| json + "\n")
         } else {
             report.to_string()
@@ -96,7 +121,7 @@ impl Supervisor {
     }
 
     /// Handles events until it is told to stop.
-    pub(crate) fn run(&self, events: &Receiver<Event>, shared: &Shared) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, events: &Receiver<Event>, shared: &Shared, table: &Poker) -> anyhow::Result<()> {
         let mut state = lock(&self.state);
         loop {
             let first = match events.recv_timeout(TICK) {
@@ -109,12 +134,12 @@ impl Supervisor {
             for event in first.into_iter().chain(events.try_iter()) {
                 match event {
                     Event::Signal(Signal::Stop) => return Ok(()),
-                    Event::Signal(Signal::Report) => show(&self.report(shared, self.options.json)),
-                    Event::Signal(Signal::Reload) => self.reload(&mut state, shared),
-                    Event::Files(names) => {
-                        let table = state.config.table.file_name().unwrap_or(OsStr::new(""));
-                        if names.iter().any(|name| name == table) {
-                            self.take_table(&mut state, shared);
+                    Event::Signal(Signal::Report) => self.print(shared),
+                    Event::Signal(Signal::Reload) => table.poke(Poke::Reload),
+                    Event::Config(config) => self.reload(&mut state, config, shared),
+                    Event::Table(read) => {
+                        if self.take_table(&mut state, read, shared).is_retried() {
+                            table.poke(Poke::Retry);
                         }
                     }
                     Event::Network(changes) => stale |= changes.concern(&state.resolver),
@@ -128,9 +153,9 @@ impl Supervisor {
         }
     }
 
-    /// SIGHUP: the configuration, then the table.
-    fn reload(&self, state: &mut State, shared: &Shared) {
-        let config = match self.options.load(&self.config_path) {
+    /// The configuration, read after SIGHUP; the table comes after it.
+    fn reload(&self, state: &mut State, config: Result<Config, ConfigError>, shared: &Shared) {
+        let config = match config {
             Ok(config) => config,
             Err(error) => return self.refuse(&error),
         };
@@ -146,27 +171,28 @@ impl Supervisor {
             say(format_args!("{} taken over", self.config_path.display()));
             self.reroute(state, shared);
         }
-        self.take_table(state, shared);
     }
 
-    /// Reads the table and publishes it, or says why not.
-    fn take_table(&self, state: &mut State, shared: &Shared) {
+    /// Publishes a table, or says why not.
+    fn take_table(&self, state: &mut State, read: Result<LoadedTable, LoadError>, shared: &Shared) -> Taken {
         let running = shared.plan.load_full();
-        let TableFile { table, assumes_fields } = match plan::read(&state.config.table, state.config.glb) {
-            Ok(file) => file,
-            Err(error) => return self.keep(&running, error),
+        let usable = read.and_then(|loaded| loaded.with_fields(&state.config.table, state.config.glb));
+        let (table, assumes_fields) = match usable {
+            Ok(usable) => usable,
+            Err(error) => return self.keep(&running, error.into()),
         };
         let (old, new) = (running.pipeline.forwarding(), &table);
         if new.digest() == old.digest() && hash_fields(new).eq(hash_fields(old)) {
-            return;
+            return Taken::Done;
         }
         if new.generation() < old.generation() && !self.options.allow_rollback {
-            return self.refuse(&format_args!(
+            self.refuse(&format_args!(
                 "{}: {} is older than the running {}, which stays; --allow-rollback permits it",
                 state.config.table.display(),
                 plan::name(new),
                 running.name()
             ));
+            return Taken::Done;
         }
         match Plan::new(table, running.serial + 1, settings(&state.config), &mut state.resolver) {
             Ok(plan) => {
@@ -185,14 +211,19 @@ impl Supervisor {
                 if assumes_fields {
                     say(format_args!("{}: {ASSUMED}", state.config.table.display()));
                 }
+                Taken::Done
             }
-            Err(error) => self.keep(&running, error),
+            Err(error @ PlanError::Routes(_)) => {
+                self.keep(&running, error.into());
+                Taken::Again
+            }
+            Err(error) => self.keep(&running, error.into()),
         }
     }
 
-    fn keep(&self, running: &Plan, error: plan::PlanError) {
-        let error = anyhow::Error::from(error);
+    fn keep(&self, running: &Plan, error: anyhow::Error) -> Taken {
         self.refuse(&format_args!("table {} stays: {error:#}", running.name()));
+        Taken::Done
     }
 
     fn refuse(&self, why: &dyn std::fmt::Display) {

@@ -35,11 +35,18 @@ impl Program {
     ) -> anyhow::Result<Self> {
         let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
         let (output, errors) = (log.with_extension("out"), log.with_extension("err"));
+        let runtime = log.parent().map(PathBuf::from).unwrap_or_default();
         let (out, err) = (File::create(&output)?, File::create(&errors)?);
         let child = namespace
             .run(move || {
                 let mut command = Command::new(binary);
-                command.args(arguments).stdin(Stdio::null()).stdout(out).stderr(err);
+                // Locks and notes go where the other files of this run are.
+                command
+                    .args(arguments)
+                    .env("RUNTIME_DIRECTORY", runtime)
+                    .stdin(Stdio::null())
+                    .stdout(out)
+                    .stderr(err);
                 die_with_parent(&mut command).spawn()
             })
             .with_context(|| format!("in {}", namespace.name()))?;

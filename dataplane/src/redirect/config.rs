@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::config::raw::{Field, Slot, Slots};
 use crate::config::{ConfigError, INTERFACE, choice, folder_of, interface};
+use crate::files;
 use crate::wire::gue;
 
 /// A configuration that makes sense.
@@ -101,7 +102,7 @@ pub struct Typed {
 impl RedirectConfig {
     /// Reads a file. Paths in it are relative to its folder.
     pub fn read(path: &Path, typed: Typed) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|error| ConfigError::unreadable(path, &error))?;
+        let text = files::text(path).map_err(|error| ConfigError::unreadable(path, &error))?;
         Self::new(path, &text, typed)
     }
 

@@ -16,7 +16,7 @@ use super::config::{Mode, RedirectConfig};
 use super::counters::Report;
 use super::decide::Keep;
 use super::run::say;
-use crate::claim::Claim;
+use crate::instance::InstanceLock;
 use crate::route::{Egress, NextHop, Pinned, Resolver};
 use crate::sys::interface::{Interface, driver};
 use crate::sys::thread::monotonic;
@@ -30,7 +30,7 @@ const REFRESH: Duration = Duration::from_secs(1);
 pub(super) struct FastPath {
     program: Redirect,
     attached: Attached,
-    _claim: Claim,
+    _lock: InstanceLock,
     config: RedirectConfig,
     interface: Interface,
     resolver: Resolver,
@@ -84,13 +84,13 @@ impl FastPath {
 
     fn on(name: &str, config: &RedirectConfig) -> anyhow::Result<(Self, Placed)> {
         let interface = Interface::named(name)?;
-        let claim = Claim::on(&interface, say)?;
+        let lock = InstanceLock::on(&interface, say)?;
         let own = own_addresses()?;
         let (program, placed) = load(config, &own, &interface)?;
         let fast = Self {
             program,
             attached: placed.attached,
-            _claim: claim,
+            _lock: lock,
             config: config.clone(),
             interface,
             resolver: Resolver::open(Pinned::default())?,

@@ -222,7 +222,8 @@ pub(super) fn say(what: fmt::Arguments<'_>) {
 }
 
 fn print(report: &Report, json: bool) {
-    show(&written(report, if json { Format::Json } else { Format::Text }));
+    let format = if json { Format::Json } else { Format::Text };
+    show(&written(report, format), format);
 }
 
 fn written(report: &Report, format: Format) -> String {

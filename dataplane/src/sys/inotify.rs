@@ -1,19 +1,52 @@
 //! Watches folders (inotify(7)). A folder and not the file: editors and `tablegen` write beside and rename, and a
 //! watch on a file follows the old one into oblivion.
 
+use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::{check, check_len};
 
 /// Tells when a file in one of its folders was replaced or written.
 #[derive(Debug)]
 pub struct Watch {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     buffer: Box<[u8; 4096]>,
+}
+
+/// Says which folders a [`Watch`] watches.
+#[derive(Debug)]
+pub struct Armer {
+    fd: Arc<OwnedFd>,
+    /// The kernel's numbers for them.
+    watched: BTreeSet<libc::c_int>,
+}
+
+impl Armer {
+    /// Watches these folders as they are now, and no others.
+    pub fn watch<'p>(&mut self, folders: impl Iterator<Item = &'p Path>) -> io::Result<()> {
+        // A folder that is watched already keeps its number.
+        let watched = folders.map(|folder| self.add(folder)).collect::<io::Result<BTreeSet<_>>>()?;
+        for former in self.watched.difference(&watched) {
+            // SAFETY: takes integers alone. A number that the kernel has given up already is refused, which is as good.
+            let _ = unsafe { libc::inotify_rm_watch(self.fd.as_raw_fd(), *former) };
+        }
+        self.watched = watched;
+        Ok(())
+    }
+
+    fn add(&self, path: &Path) -> io::Result<libc::c_int> {
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        // A file that is being written is not looked at: only closed ones and those renamed to here. The folder itself
+        // may be moved or removed.
+        let mask = libc::IN_CLOSE_WRITE | libc::IN_MOVED_TO | libc::IN_MOVE_SELF | libc::IN_DELETE_SELF;
+        // SAFETY: `path` ends in a zero and lives through the call.
+        check(unsafe { libc::inotify_add_watch(self.fd.as_raw_fd(), path.as_ptr(), mask) })
+    }
 }
 
 impl Watch {
@@ -23,19 +56,16 @@ impl Watch {
         let fd = check(unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) })?;
         // SAFETY: the kernel has just opened `fd` for us and nobody else knows it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { fd, buffer: Box::new([0; 4096]) })
+        Ok(Self { fd: Arc::new(fd), buffer: Box::new([0; 4096]) })
     }
 
-    /// Adds a folder.
-    pub fn folder(&self, path: &Path) -> io::Result<()> {
-        let path = CString::new(path.as_os_str().as_bytes())?;
-        // A file that is being written is not looked at: only closed ones and those renamed to here.
-        let mask = libc::IN_CLOSE_WRITE | libc::IN_MOVED_TO;
-        // SAFETY: `path` ends in a zero and lives through the call.
-        check(unsafe { libc::inotify_add_watch(self.fd.as_raw_fd(), path.as_ptr(), mask) }).map(drop)
+    /// What says which folders are watched.
+    pub fn armer(&self) -> Armer {
+        Armer { fd: Arc::clone(&self.fd), watched: BTreeSet::new() }
     }
 
-    /// Names of files that changed since the last call, without their folder; empty when there are none.
+    /// Names of files that changed since the last call, without their folder; empty when there are none. That events
+    /// were lost, or that something happened to a folder, has no name and is not among them.
     pub fn changed(&mut self) -> io::Result<Vec<OsString>> {
         let len = {
             let buffer = &mut self.buffer;
@@ -83,12 +113,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let other = tempfile::tempdir().unwrap();
         let mut watch = Watch::open().unwrap();
-        watch.folder(folder.path()).unwrap();
+        let mut armer = watch.armer();
+        armer.watch([folder.path()].into_iter()).unwrap();
         assert!(watch.changed().unwrap().is_empty());
         std::fs::write(other.path().join("new"), b"x").unwrap();
         std::fs::rename(other.path().join("new"), folder.path().join("table")).unwrap();
         std::fs::write(other.path().join("more"), b"x").unwrap();
         assert_eq!(watch.changed().unwrap(), ["table"]);
+        // Another folder in its place; what is no longer watched is silent.
+        armer.watch([other.path()].into_iter()).unwrap();
+        watch.changed().unwrap();
+        std::fs::write(folder.path().join("old"), b"x").unwrap();
+        std::fs::write(other.path().join("new"), b"x").unwrap();
+        assert_eq!(watch.changed().unwrap(), ["new"]);
     }
 
     #[test]

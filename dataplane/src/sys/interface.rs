@@ -3,11 +3,11 @@
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Zeroable, check};
+use super::{Zeroable, check, option};
 
 /// An Ethernet interface, as it was when it was looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,6 +210,12 @@ fn ioctl(socket: &OwnedFd, what: libc::Ioctl, request: &mut libc::ifreq) -> io::
     // SAFETY: all requests made here read and write one `ifreq`; where it holds a pointer (SIOCETHTOOL) the caller
     // keeps the structure of its command alive behind it, the whole of what that command accesses.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut *request) }).map(drop)
+}
+
+/// A number of the network namespace that no other has until the next boot. Linux 5.14 or later.
+pub fn namespace_cookie() -> io::Result<u64> {
+    const SO_NETNS_COOKIE: libc::c_int = 71;
+    option(any_socket()?.as_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE)
 }
 
 /// Interfaces are asked about through a socket of any kind.

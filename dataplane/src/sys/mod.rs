@@ -16,7 +16,6 @@ pub mod capability;
 pub mod datagram;
 pub mod inotify;
 pub mod interface;
-pub mod local;
 pub mod netlink;
 pub mod packet;
 pub mod poll;
@@ -84,10 +83,8 @@ zeroable!(
     libc::sockaddr_in6,
     libc::sockaddr_ll,
     libc::sockaddr_nl,
-    libc::sockaddr_un,
     libc::tpacket_req3,
     libc::tpacket_stats_v3,
-    libc::ucred,
 );
 
 /// `setsockopt` with a plain value.

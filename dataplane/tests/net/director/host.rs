@@ -78,6 +78,7 @@ impl Host {
             .args(["run", "--json", "--config"])
             .arg(self.path("dataplane.yaml"))
             .args(arguments)
+            .env("RUNTIME_DIRECTORY", self.folder.path())
             // Files, and not pipes that fill up when nobody reads.
             .stdout(File::create(self.path("out")).expect("a file"))
             .stderr(File::create(self.path("said")).expect("a file"))
@@ -297,6 +298,12 @@ impl Running {
             std::thread::sleep(Duration::from_millis(10));
         }
         panic!("it does not end: {}", self.said());
+    }
+
+    /// For tools that take one.
+    #[allow(dead_code, reason = "for the tests of files")]
+    pub(crate) fn pid(&self) -> String {
+        self.child.id().to_string()
     }
 
     /// CPU time that it has used, in ticks of the clock.

@@ -379,6 +379,60 @@ fn offloads_are_off_while_it_runs_and_as_before_afterwards() {
     });
 }
 
+/// A director that is killed leaves a note of what it switched off; the next one restores that at its exit.
+#[test]
+fn offloads_that_a_killed_director_left_off_come_back_with_the_next_one() {
+    isolated(|| {
+        let host = Host::new();
+        host.install(&table(None, &FOUR, 0).encode());
+        let is_on = || Offload::Gro.is_on("front").unwrap();
+        let kill = |settings: &str| {
+            let director = host.run(settings, &[]);
+            director.signal("KILL");
+            director.ends();
+            fs::remove_file(host.path("control")).unwrap();
+        };
+        Offload::Gro.switch("front", true).unwrap();
+        // Killed twice in a row, and it is known still.
+        kill("workers: 1");
+        kill("workers: 1");
+        assert!(!is_on(), "or nothing is shown here");
+        host.run("workers: 1", &[]).stop();
+        assert!(is_on());
+        assert_eq!(notes(&host), [] as [String; 0]);
+        // With `keep` it comes back at once.
+        kill("workers: 1");
+        assert!(!is_on());
+        let director = host.run("workers: 1\noffloads: keep", &[]);
+        assert!(is_on());
+        director.stop();
+        // A note of another boot says nothing, and what was off before stays off.
+        kill("workers: 1");
+        let note = notes(&host).pop().unwrap();
+        let text = fs::read_to_string(host.path(&note)).unwrap();
+        fs::write(host.path(&note), text.replacen("boot ", "boot 0", 1)).unwrap();
+        host.run("workers: 1", &[]).stop();
+        assert!(!is_on());
+        // Nor does one of an interface that is gone, where its number was given to another.
+        let (namespace, _) = note.rsplit_once('-').unwrap();
+        let back = dataplane::sys::interface::Interface::named("back").unwrap().index;
+        fs::write(host.path(&format!("{namespace}-{back}")), text).unwrap();
+        for command in
+            ["link del front", "link set back down", "link set back name front", "link set front up"]
+        {
+            ip(command);
+        }
+        Offload::Gro.switch("front", false).unwrap();
+        host.run("workers: 1", &[]).stop();
+        assert!(!is_on());
+    });
+}
+
+fn notes(host: &Host) -> Vec<String> {
+    let names = fs::read_dir(host.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter_map(|name| name.into_string().ok()).filter(|name| name.starts_with("offloads-")).collect()
+}
+
 #[test]
 fn what_is_missing_is_named() {
     isolated(|| {
@@ -391,6 +445,7 @@ fn what_is_missing_is_named() {
                 .args(arguments)
                 .args(["run", "--config"])
                 .arg(&config)
+                .env("RUNTIME_DIRECTORY", host.folder.path())
                 .output()
                 .unwrap();
             (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -448,6 +503,7 @@ fn a_second_director_on_an_interface_is_refused() {
             command
                 .args(["10", env!("CARGO_BIN_EXE_dataplane"), "run", "--config"])
                 .arg(host.path("second.yaml"))
+                .env("RUNTIME_DIRECTORY", host.folder.path())
                 .output()
                 .unwrap()
         };
@@ -473,6 +529,7 @@ fn the_service_manager_is_told_once_it_forwards() {
             let mut command = Command::new("timeout");
             command.args(["10", env!("CARGO_BIN_EXE_dataplane"), "run", "--config"]).arg(host.path("d.yaml"));
             command.args(arguments).env("NOTIFY_SOCKET", host.path("notify"));
+            command.env("RUNTIME_DIRECTORY", host.folder.path());
             command
         };
         let check = || {
@@ -496,46 +553,6 @@ fn the_service_manager_is_told_once_it_forwards() {
         director.wait().unwrap();
         assert_eq!(told.unwrap(), 8);
     });
-}
-
-/// Any user may take a name, but must not keep a director from its work by it.
-#[test]
-fn another_users_claim_is_told_and_ignored() {
-    isolated(|| {
-        let host = Host::new();
-        host.install(&table(None, &FOUR, 0).encode());
-        let front = dataplane::sys::interface::Interface::named("front").unwrap().index;
-        for (kind, listen, told) in [
-            ("SOCK_STREAM", "listen($s, 9);", "front: user 65534 holds the name"),
-            ("SOCK_STREAM", "", "front: a socket that does not listen holds the name"),
-        ] {
-            let hold = format!(
-                "$| = 1; socket(my $s, AF_UNIX, {kind}, 0); \
-                 bind($s, pack('Sxa*', AF_UNIX, 'tryst/frames/{front}')) or die; {listen} print 'held'; sleep 60"
-            );
-            let Some(mut squatter) = squatter(&hold) else { return };
-            let (_, said) = host.run("workers: 1", &[]).stop();
-            drop(squatter.kill());
-            drop(squatter.wait());
-            assert!(said.contains(told), "{kind} {listen}: {said}");
-        }
-    });
-}
-
-/// Another user's process, or nothing (and SKIPPED) where there is no perl or no other user. Fails there where `CI=true`.
-fn squatter(script: &str) -> Option<std::process::Child> {
-    let mut squatter = Command::new("setpriv");
-    squatter.args(["--reuid=65534", "--clear-groups", "perl", "-MSocket", "-e", script]);
-    let started = squatter.stdout(std::process::Stdio::piped()).spawn();
-    let held = started.and_then(|mut child| {
-        let said = child.stdout.as_mut().map(|out| std::io::Read::read_exact(out, &mut [0; 4]));
-        said.unwrap_or(Ok(())).inspect_err(|_| drop(child.wait())).map(|()| child)
-    });
-    held.inspect_err(|error| {
-        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "CI must run this: {error}");
-        eprintln!("SKIPPED: no process of another user: {error}");
-    })
-    .ok()
 }
 
 #[test]
