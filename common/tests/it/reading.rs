@@ -90,5 +90,5 @@ fn an_error_of_the_system_is_not_one_of_the_table() {
     }
     let refused = ForwardingTable::read_from(Fails, None);
     assert!(matches!(&refused, Err(ReadError::Io(_))), "{refused:?}");
-    assert!(MAX_FILE == 1_073_741_824);
+    assert_eq!(MAX_FILE, 1_073_741_824);
 }

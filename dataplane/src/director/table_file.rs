@@ -132,8 +132,10 @@ pub(crate) struct TableFile {
     seen: Seen,
     /// The last error that was reported, to report it once.
     reported: Option<String>,
-    /// When it is read again although it did not change, and the pause before.
-    again: Option<(Instant, Duration)>,
+    /// When it is read again although it did not change.
+    again: Option<Instant>,
+    /// The next pause before that.
+    pause: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,18 +161,18 @@ impl TableFile {
     pub(crate) fn open(path: &Path) -> Result<(Self, LoadedTable), LoadError> {
         let (stamp, table) = stamped_table(path);
         let seen = stamp.map_or(Seen::Missing, Seen::File);
-        Ok((Self { path: path.to_owned(), seen, reported: None, again: None }, table?))
+        Ok((Self { path: path.to_owned(), seen, reported: None, again: None, pause: PAUSES.0 }, table?))
     }
 
     /// Reads it if there is a reason to. None if there is nothing to report.
     fn look(&mut self, why: Poke, now: Instant) -> Option<Result<LoadedTable, LoadError>> {
         let found = Seen::at(&self.path);
-        let due = self.again.is_some_and(|(at, _)| at <= now);
+        let due = self.again.is_some_and(|at| at <= now);
         if why == Poke::Look && found == self.seen && !due {
             return None;
         }
         if found != self.seen || why == Poke::Reload {
-            self.again = None;
+            (self.again, self.pause) = (None, PAUSES.0);
         }
         // Between the removal of one and the arrival of the next nothing is wrong.
         if found == Seen::Missing && why != Poke::Reload {
@@ -204,9 +206,65 @@ impl TableFile {
         (why == Poke::Reload || !is_known).then_some(outcome)
     }
 
-    /// Has it read again after a pause, twice as long as the last one.
+    /// Has it read again after a pause; the next pause is twice as long.
     fn retry(&mut self, now: Instant) {
-        let pause = self.again.map_or(PAUSES.0, |(_, pause)| (pause * 2).min(PAUSES.1));
-        self.again = Some((now + pause, pause));
+        self.again = Some(now + self.pause);
+        self.pause = (self.pause * 2).min(PAUSES.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn file(path: &Path) -> TableFile {
+        let path = path.to_owned();
+        TableFile { path, seen: Seen::Missing, reported: None, again: None, pause: PAUSES.0 }
+    }
+
+    #[test]
+    fn what_is_no_table_is_read_again_when_it_changes_or_on_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("web.table");
+        let (mut file, now) = (file(&path), Instant::now());
+        let mut look = |why| file.look(why, now).map(|read| read.unwrap_err().may_pass());
+        assert_eq!(look(Poke::Look), None, "nothing there");
+        assert_eq!(look(Poke::Reload), Some(true), "said on request");
+        fs::write(&path, "no table").unwrap();
+        assert_eq!(look(Poke::Look), Some(false));
+        assert_eq!([Poke::Look, Poke::Changed].map(&mut look), [None, None], "the same");
+        assert_eq!(look(Poke::Reload), Some(false));
+        for round in 0..3 {
+            fs::write(folder.path().join("new"), format!("no table {round}")).unwrap();
+            fs::rename(folder.path().join("new"), &path).unwrap();
+            assert_eq!([Poke::Look, Poke::Look].map(&mut look), [Some(false), None], "another");
+        }
+        fs::remove_file(&path).unwrap();
+        assert_eq!(look(Poke::Changed), None);
+    }
+
+    /// A link to itself is refused by the system as too many links: an error that may pass, and that root gets too.
+    #[test]
+    fn an_error_of_the_system_is_said_once_and_tried_again_after_one_two_four_and_eight_seconds() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("web.table");
+        symlink("web.table", &path).unwrap();
+        let (mut file, start) = (file(&path), Instant::now());
+        assert!(file.look(Poke::Look, start).unwrap().unwrap_err().may_pass());
+        let mut at = start;
+        for seconds in [1, 2, 4, 8, 8] {
+            let next = at + Duration::from_secs(seconds);
+            assert_eq!(file.again, Some(next));
+            assert!(file.look(Poke::Look, next - Duration::from_millis(1)).is_none());
+            assert_eq!(file.again, Some(next), "not tried before");
+            assert!(file.look(Poke::Look, next).is_none(), "said once");
+            at = next;
+        }
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "no table").unwrap();
+        assert!(!file.look(Poke::Look, at).unwrap().unwrap_err().may_pass());
+        assert_eq!(file.again, None);
     }
 }

@@ -1,7 +1,9 @@
 //! `dataplane redirect` alone: what it does with one packet, seen from the hosts around it.
 
+use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use dataplane::lab::folder::Folder;
@@ -12,7 +14,6 @@ use dataplane::redirect::config::RedirectConfig;
 use dataplane::redirect::run::Redirector;
 use dataplane::sys::datagram::{Buffers, raw_ip, send, udp_server, udp_servers};
 use dataplane::sys::interface::Interface;
-use dataplane::sys::local::Name;
 use etherparse::{Ipv4Header, PacketBuilder, PacketBuilderStep};
 
 use crate::second_host::{soon, too_big};
@@ -404,10 +405,14 @@ fn beside_a_director_the_socket_takes_everything() {
         "version: 1\ndirectors: [10.1.0.2]\nbackends: [10.2.0.0/16]\nvips: [203.0.113.10]\ncontrol: r.sock\n";
     let path = folder.write("r.yaml", config).unwrap().display().to_string();
     let host = &bench.network.backends[2];
-    let director = host.run(|| {
+    // The lock that a director holds while it runs.
+    let name = host.run(|| {
         let index = Interface::named("eth0").unwrap().index;
-        Name::take(&format!("tryst/frames/{index}")).unwrap()
+        let namespace = fs::metadata("/proc/thread-self/ns/net").unwrap().ino();
+        format!("frames-{namespace}-{index}.lock")
     });
+    let director = fs::File::create(folder.file(&name)).unwrap();
+    director.try_lock().unwrap();
     let start = |mode: &str, log: &str| {
         let arguments = ["redirect", "--mode", mode, "--interface", "eth0", "--config", &path];
         Program::start(host, env!("CARGO_BIN_EXE_dataplane").into(), &arguments, folder.file(log)).unwrap()
