@@ -261,12 +261,15 @@ mod tests {
     #[test]
     fn any_name_reads_back() {
         for name in
-            ["null", "~", "true", "1.5", "- a", "a: b", "a # b", "{x}", "ä \u{2028}", "\\ \"", "*a", "%", "@"]
+            ["null", "~", "true", "1.5", "- a", "a: b", "a # b", "{x}", "ä \u{a0}é", "\\ \"", "*a", "%", "@"]
         {
             let json = table(BIND, BACKEND).replace("\"t\"", &serde_json::to_string(name).unwrap());
             let config = Config::parse(&import(&json).unwrap().yaml, Path::new("")).unwrap();
             assert_eq!(config.tables[0].name, name);
         }
+        let json = table(BIND, BACKEND).replace("\"t\"", "\"a\\u2028\"");
+        let error = import(&json).unwrap_err().to_string();
+        assert!(error.starts_with("tables[0].name: found `a\\u{2028}`"), "{error}");
     }
 
     #[test]
