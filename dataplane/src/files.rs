@@ -50,7 +50,7 @@ pub(crate) fn stamped_table(path: &Path) -> (Option<Stamp>, Result<LoadedTable, 
     let before = Stamp::of(&found);
     let read = ForwardingTable::octets_from(&file, Some(found.len()));
     match file.metadata() {
-        Ok(after) if Stamp::of(&after) == before => {}
+        Ok(after) if Stamp::of(&after).has_content_of(before) => {}
         Ok(_) => return (Some(before), Err(unread(io::Error::other("it changed while it was read")))),
         Err(error) => return (Some(before), Err(unread(error))),
     }
@@ -135,6 +135,12 @@ impl Stamp {
             modified: (found.mtime(), found.mtime_nsec()),
             changed: (found.ctime(), found.ctime_nsec()),
         }
+    }
+
+    /// Of one open file: nothing was written to it between. When its inode changed does not count, for that is also when
+    /// another file takes its name.
+    fn has_content_of(self, earlier: Self) -> bool {
+        (self.size, self.modified) == (earlier.size, earlier.modified)
     }
 }
 
