@@ -254,7 +254,7 @@ fn expected_mtu(config: &Config) -> Option<u16> {
 }
 
 fn privileges() -> anyhow::Result<()> {
-    let missing = missing(&[Capability::NetRaw, Capability::NetAdmin]).context("/proc/self/status")?;
+    let missing = missing(&[Capability::NetRaw, Capability::NetAdmin]).context("capabilities")?;
     let names: Vec<_> = missing.iter().map(ToString::to_string).collect();
     anyhow::ensure!(
         missing.is_empty(),

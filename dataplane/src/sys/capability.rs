@@ -1,17 +1,28 @@
-//! Which privileges the process has (capabilities(7)), to refuse early and by name.
+//! Privileges of the process (capabilities(7)), so that a program can name the missing ones before it starts.
 
-use std::{fmt, fs, io};
+use std::{fmt, io};
 
-/// Those that moving frames needs, and the one that making namespaces needs.
+use rustix::thread::CapabilitySet;
+
+/// A privilege that the programs need to move frames or to create namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Capability {
     /// Packet and raw IP sockets.
-    NetRaw = 13,
+    NetRaw,
     /// Offloads, neighbour requests, fanout groups.
-    NetAdmin = 12,
+    NetAdmin,
     /// Namespaces.
-    SysAdmin = 21,
+    SysAdmin,
+}
+
+impl Capability {
+    fn bit(self) -> CapabilitySet {
+        match self {
+            Self::NetRaw => CapabilitySet::NET_RAW,
+            Self::NetAdmin => CapabilitySet::NET_ADMIN,
+            Self::SysAdmin => CapabilitySet::SYS_ADMIN,
+        }
+    }
 }
 
 impl fmt::Display for Capability {
@@ -24,26 +35,27 @@ impl fmt::Display for Capability {
     }
 }
 
-/// Those of `wanted` that the calling process lacks.
+/// The capabilities in `wanted` that the calling thread does not have in its effective set.
 pub fn missing(wanted: &[Capability]) -> io::Result<Vec<Capability>> {
-    let effective = effective(&fs::read_to_string("/proc/self/status")?).unwrap_or(0);
-    Ok(wanted.iter().copied().filter(|&one| effective >> (one as u8) & 1 == 0).collect())
-}
-
-fn effective(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-    u64::from_str_radix(line.trim(), 16).ok()
+    let effective = rustix::thread::capabilities(None)?.effective;
+    Ok(wanted.iter().copied().filter(|capability| !effective.contains(capability.bit())).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The numbers are those of linux/capability.h; `CapEff` in proc(5) is the same set in hexadecimal.
     #[test]
-    fn the_effective_set_is_read_from_its_line_alone() {
-        let status = "Name:\tx\nCapPrm:\t0000000000000000\nCapEff:\t0000000000003000\nCapBnd:\tff\n";
-        assert_eq!(effective(status), Some(0x3000));
-        assert_eq!(effective("CapEff:\tnonsense\n"), None);
-        assert_eq!(effective(""), None);
+    fn the_missing_ones_are_the_bits_that_proc_shows_as_zero() {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+        let effective = u64::from_str_radix(effective.trim(), 16).unwrap();
+        let numbers = [(Capability::NetAdmin, 12), (Capability::NetRaw, 13), (Capability::SysAdmin, 21)];
+        for (capability, number) in numbers {
+            assert_eq!(capability.bit().bits(), 1 << number, "{capability}");
+            let expected = if effective >> number & 1 == 1 { vec![] } else { vec![capability] };
+            assert_eq!(missing(&[capability]).unwrap(), expected);
+        }
     }
 }

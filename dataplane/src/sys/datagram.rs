@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use std::{iter, ptr};
 
+use super::address::SocketAddress;
+use super::sendmmsg::send_all;
 use super::{Zeroable, check, option, set_option, socklen};
 
 /// Messages that one call moves at most.
@@ -212,46 +214,17 @@ impl Buffers {
     }
 }
 
-/// Sends messages in order, at most [`BATCH`]; `failed` hears of each that the kernel refuses.
+/// Sends messages in order, at most [`BATCH`]. `failed` is called once for each message that the kernel refuses.
 pub fn send<'a>(
     socket: BorrowedFd<'_>,
     outgoing: impl Iterator<Item = (&'a [u8], SocketAddr)>,
-    mut failed: impl FnMut(io::Error),
+    failed: impl FnMut(io::Error),
 ) {
-    let mut names = [[0; NAME]; BATCH];
-    let mut vectors = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; BATCH];
-    let mut messages = [libc::mmsghdr::zeroed(); BATCH];
-    let mut count = 0;
-    let places = messages.iter_mut().zip(vectors.iter_mut().zip(&mut names));
-    for ((octets, to), (message, (vector, name))) in outgoing.zip(places) {
-        let (encoded, len) = encode(to);
-        *name = encoded;
-        *vector = libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
-        message.msg_hdr.msg_name = name.as_mut_ptr().cast();
-        message.msg_hdr.msg_namelen = len;
-        message.msg_hdr.msg_iov = &raw mut *vector;
-        message.msg_hdr.msg_iovlen = 1;
-        count += 1;
-    }
-    let mut rest = &mut messages[..count];
-    // Each round sends one message at least or gives one up.
-    while !rest.is_empty() {
-        match send_some(socket, rest) {
-            Ok(sent) => rest = rest.split_at_mut(sent).1,
-            Err(error) => {
-                failed(error);
-                rest = rest.split_at_mut(1).1;
-            }
-        }
-    }
-}
-
-fn send_some(socket: BorrowedFd<'_>, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
-    let count = libc::c_uint::try_from(messages.len()).unwrap_or(1);
-    // SAFETY: `send` made every message point to a name and a vector that outlive this call, and each vector to
-    // octets that it borrows; the kernel reads them and writes only each message's length.
-    let sent = check(unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count, 0) })?;
-    Ok(usize::try_from(sent).unwrap_or(1).clamp(1, messages.len()))
+    let encoded = outgoing.map(|(octets, to)| {
+        let (name, len) = encode(to);
+        (octets, SocketAddress::new(name, len))
+    });
+    send_all(socket, encoded, 0, failed);
 }
 
 /// `sockaddr_in` or `sockaddr_in6` as the octets that they are.

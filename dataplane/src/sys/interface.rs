@@ -1,77 +1,69 @@
-//! Network interfaces: index, addresses, MTU (netdevice(7)); and the offloads that change what frames look like
-//! (linux/ethtool.h).
+//! Network interfaces: index, addresses, MTU (netdevice(7)); and the offloads that change the frames a
+//! program receives (linux/ethtool.h).
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
 use super::{Zeroable, check, option};
 
-/// An Ethernet interface, as it was when it was looked up.
+/// The state of an Ethernet interface when it was looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// As in `ip link`.
+    /// Name, as in `ip link`.
     pub name: String,
-    /// The kernel's number for it, which a rename does not change.
+    /// Interface index. It stays the same when the interface is renamed.
     pub index: u32,
-    /// Its own address.
+    /// MAC address.
     pub mac: [u8; 6],
-    /// The longest IP packet it carries, in octets.
+    /// Length of the longest IP packet that the interface carries, in octets.
     pub mtu: u32,
     /// Administratively up.
     pub up: bool,
-    /// Up and connected: frames that are sent now leave.
+    /// Up and connected: the interface can send frames.
     pub running: bool,
 }
 
 impl Interface {
-    /// Looks an interface up by name. `InvalidInput` if it is not Ethernet.
+    /// Looks up an interface by name. `InvalidInput` if it is not Ethernet.
     pub fn named(name: &str) -> io::Result<Self> {
         let socket = any_socket()?;
-        let hardware = ask(&socket, name, libc::SIOCGIFHWADDR)?;
-        // SAFETY: a successful SIOCGIFHWADDR has filled this member; any octets are a valid value of it.
-        let hardware = unsafe { hardware.ifr_ifru.ifru_hwaddr };
-        if hardware.sa_family != libc::ARPHRD_ETHER {
+        let [family_0, family_1, mac @ .., _, _, _, _, _, _, _, _] =
+            query(&socket, name, libc::SIOCGIFHWADDR)?;
+        if u16::from_ne_bytes([family_0, family_1]) != libc::ARPHRD_ETHER {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an Ethernet interface"));
         }
-        let mac = std::array::from_fn(|at| hardware.sa_data[at].cast_unsigned());
         Ok(Self { mac, ..Self::of_any_kind(&socket, name)? })
     }
 
-    /// Its first IPv4 address. `AddrNotAvailable` if it has none.
+    /// The first IPv4 address. `AddrNotAvailable` if the interface has none.
     pub fn v4(&self) -> io::Result<Ipv4Addr> {
-        let address = ask(&any_socket()?, &self.name, libc::SIOCGIFADDR)?;
-        // SAFETY: a successful SIOCGIFADDR has filled this member; any octets are a valid value of it.
-        let address = unsafe { address.ifr_ifru.ifru_addr };
-        // Behind the two octets of the port.
-        let octets = std::array::from_fn::<u8, 4, _>(|at| address.sa_data[2 + at].cast_unsigned());
-        Ok(octets.into())
+        // `sockaddr_in`: u16 family · u16 port · u8 × 4 address.
+        let [_, _, _, _, a, b, c, d, ..] = query(&any_socket()?, &self.name, libc::SIOCGIFADDR)?;
+        Ok(Ipv4Addr::new(a, b, c, d))
     }
 
     fn of_any_kind(socket: &OwnedFd, name: &str) -> io::Result<Self> {
-        let index = ask(socket, name, libc::SIOCGIFINDEX)?;
-        // SAFETY: a successful SIOCGIFINDEX has filled this member; any octets are a valid value of it.
-        let index = unsafe { index.ifr_ifru.ifru_ifindex };
-        let mtu = ask(socket, name, libc::SIOCGIFMTU)?;
-        // SAFETY: a successful SIOCGIFMTU has filled this member; any octets are a valid value of it.
-        let mtu = unsafe { mtu.ifr_ifru.ifru_mtu };
-        let flags = ask(socket, name, libc::SIOCGIFFLAGS)?;
-        // SAFETY: a successful SIOCGIFFLAGS has filled this member; any octets are a valid value of it.
-        let flags = unsafe { flags.ifr_ifru.ifru_flags };
+        let index = number(query(socket, name, libc::SIOCGIFINDEX)?)?;
+        let mtu = number(query(socket, name, libc::SIOCGIFMTU)?)?;
+        let [flags_0, flags_1, ..] = query(socket, name, libc::SIOCGIFFLAGS)?;
+        let flags = i32::from(u16::from_ne_bytes([flags_0, flags_1]));
         Ok(Self {
             name: name.to_owned(),
-            index: u32::try_from(index).map_err(io::Error::other)?,
+            index,
             mac: [0; 6],
-            mtu: u32::try_from(mtu).map_err(io::Error::other)?,
-            up: i32::from(flags) & libc::IFF_UP != 0,
-            running: i32::from(flags) & libc::IFF_RUNNING != 0,
+            mtu,
+            up: flags & libc::IFF_UP != 0,
+            running: flags & libc::IFF_RUNNING != 0,
         })
     }
 
-    /// Waits until an interface is [`running`](Self::running). The kernel tells itself of a new cable at most once a
-    /// second, and drops what is sent before.
+    /// Waits until an interface is [`running`](Self::running). The kernel processes a link change at most
+    /// once a second, and until then it drops every frame that is sent.
     pub fn wait_until_running(name: &str, patience: Duration) -> io::Result<()> {
         let start = Instant::now();
         while !Self::of_any_kind(&any_socket()?, name)?.running {
@@ -83,15 +75,9 @@ impl Interface {
         Ok(())
     }
 
-    /// Looks an interface up by index.
+    /// Looks up an interface by index.
     pub fn indexed(index: u32) -> io::Result<Self> {
-        let socket = any_socket()?;
-        let mut request = libc::ifreq::zeroed();
-        request.ifr_ifru.ifru_ifindex = i32::try_from(index).map_err(io::Error::other)?;
-        ioctl(&socket, libc::SIOCGIFNAME, &mut request)?;
-        let name: Vec<u8> = request.ifr_name.iter().map(|&octet| octet.cast_unsigned()).collect();
-        let name = name.split(|&octet| octet == 0).next().unwrap_or_default();
-        Self::named(std::str::from_utf8(name).map_err(io::Error::other)?)
+        Self::named(&rustix::net::netdevice::index_to_name(any_socket()?, index)?)
     }
 }
 
@@ -100,18 +86,18 @@ impl Interface {
 pub enum Offload {
     /// Receive: the kernel merges frames of a flow.
     Gro,
-    /// Receive: the hardware does.
+    /// Receive: the hardware merges frames of a flow.
     Lro,
-    /// Send: checksums are left to the hardware.
+    /// Send: the hardware computes checksums.
     TxChecksum,
-    /// Send: the hardware splits what TCP made too long.
+    /// Send: the hardware splits TCP segments that are longer than the MTU.
     Tso,
-    /// Send: the kernel does, as late as it can.
+    /// Send: the kernel splits such segments, as late as possible.
     Gso,
 }
 
 impl Offload {
-    /// As ethtool(8) spells it.
+    /// The name that ethtool(8) uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gro => "gro",
@@ -122,16 +108,16 @@ impl Offload {
         }
     }
 
-    /// Is it on?
+    /// True if the offload is on.
     pub fn is_on(self, interface: &str) -> io::Result<bool> {
         let value = ethtool(interface, self.commands().0, 0)?;
         Ok(if self == Self::Lro { value & FLAG_LRO != 0 } else { value != 0 })
     }
 
-    /// Switches it. Needs CAP_NET_ADMIN.
+    /// Switches the offload on or off. Needs CAP_NET_ADMIN.
     pub fn switch(self, interface: &str, on: bool) -> io::Result<()> {
         let value = if self == Self::Lro {
-            // LRO shares a word of flags with others, which stay as they are.
+            // LRO is one bit of a word of flags. The other bits keep their values.
             let flags = ethtool(interface, self.commands().0, 0)?;
             if on { flags | FLAG_LRO } else { flags & !FLAG_LRO }
         } else {
@@ -140,7 +126,7 @@ impl Offload {
         ethtool(interface, self.commands().1, value).map(drop)
     }
 
-    /// ETHTOOL_G… and ETHTOOL_S….
+    /// The commands ETHTOOL_G… (get) and ETHTOOL_S… (set).
     fn commands(self) -> (u32, u32) {
         match self {
             Self::Gro => (0x2b, 0x2c),
@@ -152,7 +138,7 @@ impl Offload {
     }
 }
 
-/// The name of an interface's driver, as `ethtool -i` shows it.
+/// The name of an interface's driver, as in `ethtool -i`.
 pub fn driver(interface: &str) -> io::Result<String> {
     const ETHTOOL_GDRVINFO: u32 = 0x3;
     let mut information = DriverInformation { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
@@ -174,6 +160,7 @@ struct DriverInformation {
 /// ETH_FLAG_LRO.
 const FLAG_LRO: u32 = 1 << 15;
 
+/// `struct ethtool_value`.
 #[repr(C)]
 struct EthtoolValue {
     command: u32,
@@ -188,13 +175,23 @@ fn ethtool(interface: &str, command: u32, data: u32) -> io::Result<u32> {
     Ok(value.data)
 }
 
-fn ask(socket: &OwnedFd, name: &str, what: libc::Ioctl) -> io::Result<libc::ifreq> {
+/// The answer to a query about an interface: the first 16 octets of the union in `ifreq`. A `sockaddr`, an
+/// `int` or a `short` starts at octet 0, according to the query.
+fn query(socket: &OwnedFd, name: &str, what: libc::Ioctl) -> io::Result<[u8; 16]> {
     let mut request = named(name)?;
     ioctl(socket, what, &mut request)?;
-    Ok(request)
+    // SAFETY: `named` initialised the whole union with zeros and the kernel wrote initialised octets over
+    // them. This member is an array of octets, of which every value is valid.
+    let answer = unsafe { request.ifr_ifru.ifru_newname };
+    Ok(answer.map(|octet| u8::from_ne_bytes(octet.to_ne_bytes())))
 }
 
-/// A request about an interface, whose name has to fit with its closing zero.
+/// An `int` that is never negative.
+fn number([a, b, c, d, ..]: [u8; 16]) -> io::Result<u32> {
+    u32::try_from(i32::from_ne_bytes([a, b, c, d])).map_err(io::Error::other)
+}
+
+/// A request about an interface. The name and its closing zero must fit in 16 octets.
 fn named(name: &str) -> io::Result<libc::ifreq> {
     let mut request = libc::ifreq::zeroed();
     if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains('\0') {
@@ -207,23 +204,21 @@ fn named(name: &str) -> io::Result<libc::ifreq> {
 }
 
 fn ioctl(socket: &OwnedFd, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: all requests made here read and write one `ifreq`; where it holds a pointer (SIOCETHTOOL) the caller
-    // keeps the structure of its command alive behind it, the whole of what that command accesses.
+    // SAFETY: every command used in this file reads and writes one `ifreq`. For SIOCETHTOOL the `ifreq`
+    // points to a structure that the caller keeps alive and that is as long as its command requires.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut *request) }).map(drop)
 }
 
-/// A number of the network namespace that no other has until the next boot. Linux 5.14 or later.
+/// The cookie of this network namespace: a number that no other namespace has until the next boot. Linux 5.14 or
+/// later.
 pub fn namespace_cookie() -> io::Result<u64> {
     const SO_NETNS_COOKIE: libc::c_int = 71;
     option(any_socket()?.as_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE)
 }
 
-/// Interfaces are asked about through a socket of any kind.
+/// A socket for the queries of this file. The kernel accepts them on a socket of any family.
 fn any_socket() -> io::Result<OwnedFd> {
-    // SAFETY: takes and gives integers alone.
-    let fd = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: the kernel has just opened `fd` for us and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
 }
 
 #[cfg(test)]
@@ -231,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_no_interface_has_are_refused() {
+    fn a_name_that_no_interface_has_is_an_error() {
         for name in ["", "sixteen-octets-x", "a\0b", "no-such-one"] {
             assert!(Interface::named(name).is_err(), "{name:?}");
         }
@@ -240,5 +235,26 @@ mod tests {
     #[test]
     fn the_loopback_is_not_ethernet() {
         assert_eq!(Interface::named("lo").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn an_index_without_an_interface_is_an_error() {
+        for index in [0, 0x7fff_ffff, u32::MAX] {
+            assert!(Interface::indexed(index).is_err(), "{index}");
+        }
+    }
+
+    /// netdevice(7) and sysfs must agree about `lo`, whose index is 1 in every network namespace.
+    #[test]
+    fn the_loopback_has_the_fields_that_sysfs_shows() {
+        let loopback = Interface::of_any_kind(&any_socket().unwrap(), "lo").unwrap();
+        let mtu = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
+        let flags = std::fs::read_to_string("/sys/class/net/lo/flags").unwrap();
+        let flags = u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).unwrap();
+        assert_eq!((loopback.index, loopback.mtu), (1, mtu.trim().parse().unwrap()));
+        assert_eq!(loopback.up, flags & 1 != 0);
+        if loopback.up {
+            assert_eq!(loopback.v4().unwrap(), Ipv4Addr::LOCALHOST);
+        }
     }
 }

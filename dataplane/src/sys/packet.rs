@@ -1,115 +1,104 @@
-//! Packet sockets (packet(7)): raw Ethernet frames in and out. And raw IP sockets, for what stays on this host.
+//! Packet sockets (packet(7)), which send and receive raw Ethernet frames; and raw IP sockets, which send
+//! packets to this host itself.
 
 use std::io;
-use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::{Zeroable, check, check_len, option, retry, set_option, socklen};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto};
 
-/// Octets of the `virtio_net_hdr` that precedes each frame once [`PacketSocket::report_offloads`] was called.
+use super::address::SocketAddress;
+use super::{option, retry, set_option};
+
+/// Length of the `virtio_net_hdr` in front of each frame after [`PacketSocket::report_offloads`], in octets.
 pub const OFFLOAD_HEADER: usize = 10;
 
-/// An `AF_PACKET` socket. Until it is bound it receives nothing.
+/// An `AF_PACKET` socket. It receives frames only after [`PacketSocket::bind`].
 #[derive(Debug)]
 pub struct PacketSocket(OwnedFd);
 
-/// Datagrams that the kernel accounts for on a socket, since the last time it was asked.
+/// Frames that the kernel counted for a socket since the last query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrivals {
-    /// All that reached the socket, lost ones included.
+    /// All frames that reached the socket, including lost ones.
     pub packets: u32,
-    /// Those for which the ring or the buffer had no room.
+    /// Frames that did not fit in the ring or the buffer.
     pub lost: u32,
 }
 
 impl PacketSocket {
     /// Needs CAP_NET_RAW in the user namespace that owns the network namespace.
     pub fn open() -> io::Result<Self> {
-        // Protocol 0: a socket opened with ETH_P_ALL would at once receive from every interface.
-        // SAFETY: takes and gives integers alone.
-        let fd = check(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
-        // SAFETY: the kernel has just opened `fd` for us and nobody else knows it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        // No protocol yet: with ETH_P_ALL the socket would receive from every interface before it is bound.
+        let socket =
+            rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+        Ok(Self(socket))
     }
 
     /// Starts to receive the frames of one interface, of every ethertype.
     pub fn bind(&self, ifindex: u32) -> io::Result<()> {
-        let address = link_address(ifindex, [0; 6], libc::ETH_P_ALL);
-        // SAFETY: the address lives through the call and its size is told truly.
-        let result = unsafe {
-            libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), socklen::<libc::sockaddr_ll>())
-        };
-        check(result).map(drop)
+        Ok(rustix::net::bind(&self.0, &SocketAddress::link(ifindex, ETH_P_ALL))?)
     }
 
-    /// Frames that this host sends are not handed back to it: a balancer would forward its own output.
+    /// Excludes the frames that this host sends. Otherwise the director would forward its own output.
     pub fn ignore_outgoing(&self) -> io::Result<()> {
         self.set(libc::PACKET_IGNORE_OUTGOING, 1)
     }
 
-    /// Frames sent skip the queueing discipline: faster, and lost instead of queued when the device is full.
+    /// Sends without the queueing discipline: faster, but a frame is lost instead of queued if the device is
+    /// full.
     pub fn bypass_qdisc(&self) -> io::Result<()> {
         self.set(libc::PACKET_QDISC_BYPASS, 1)
     }
 
-    /// Each frame, in and out, is preceded by a `virtio_net_hdr` that says what the kernel left unfinished.
+    /// Puts a `virtio_net_hdr` in front of each frame, in both directions. It describes the offloads that the
+    /// frame still needs.
     pub fn report_offloads(&self) -> io::Result<()> {
         self.set(libc::PACKET_VNET_HDR, 1)
     }
 
-    /// Lets no frame in until [`PacketSocket::unmute`]. A socket that is bound and not yet in its group would get
-    /// every frame, and each would be forwarded twice.
+    /// Discards every frame until [`PacketSocket::unmute`]. A socket that is bound but not yet in its fanout
+    /// group would receive every frame, and each frame would be forwarded twice.
     pub fn mute(&self) -> io::Result<()> {
-        mute(self.as_fd())
+        // A classic BPF program of one instruction: accept 0 octets of the frame.
+        let mut reject = libc::sock_filter { code: BPF_RET, jt: 0, jf: 0, k: 0 };
+        let program = libc::sock_fprog { len: 1, filter: &raw mut reject };
+        set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
     }
 
-    /// Lets frames in.
+    /// Accepts frames again.
     pub fn unmute(&self) -> io::Result<()> {
         unmute(self.as_fd())
     }
 
-    /// How much the kernel buffers for a socket without a ring, in octets. Without CAP_NET_ADMIN it is capped.
+    /// Sets the size of the kernel's buffer for a socket without a ring, in octets. Without CAP_NET_ADMIN the
+    /// limit is `net.core.rmem_max`.
     pub fn set_receive_buffer(&self, octets: i32) -> io::Result<()> {
         set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &octets)
             .or_else(|_| set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &octets))
     }
 
-    /// What the kernel counted since it was last asked.
+    /// The kernel's counters since the last query.
     pub fn arrivals(&self) -> io::Result<Arrivals> {
         arrivals(self.as_fd())
     }
 
-    /// Sends one frame out of an interface.
+    /// Sends one frame through an interface. Returns the number of octets sent.
     pub fn send(&self, ifindex: u32, frame: &[u8]) -> io::Result<usize> {
-        let address = link_address(ifindex, [0; 6], 0);
-        retry(|| {
-            // SAFETY: frame and address live through the call, their sizes are told truly, the kernel only reads.
-            let sent = unsafe {
-                libc::sendto(
-                    self.0.as_raw_fd(),
-                    frame.as_ptr().cast(),
-                    frame.len(),
-                    libc::MSG_DONTWAIT,
-                    (&raw const address).cast(),
-                    socklen::<libc::sockaddr_ll>(),
-                )
-            };
-            check_len(sent)
-        })
+        let address = SocketAddress::link(ifindex, 0);
+        retry(|| Ok(rustix::net::sendto(&self.0, frame, SendFlags::DONTWAIT, &address)?))
     }
 
-    /// One received frame, cut to the buffer; `WouldBlock` when there is none.
+    /// Receives one frame and returns its length in octets. A frame that is longer than the buffer is cut.
+    /// `WouldBlock` if no frame is waiting.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         retry(|| {
-            // SAFETY: the kernel writes at most `buffer.len()` octets into `buffer`.
-            let len = unsafe {
-                libc::recv(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
-            };
-            check_len(len)
+            let (len, _) = rustix::net::recv(&self.0, &mut *buffer, RecvFlags::DONTWAIT)?;
+            Ok(len)
         })
     }
 
-    /// Gives the socket away, for a library that wants a descriptor of its own.
+    /// Returns the descriptor, for a library that takes ownership of one.
     pub fn into_fd(self) -> OwnedFd {
         self.0
     }
@@ -125,13 +114,19 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// A group of sockets among which the kernel spreads frames by flow. Its number is the kernel's choice, so that two
-/// directors on one host never share a group.
+/// ETH_P_ALL (linux/if_ether.h).
+const ETH_P_ALL: u16 = 3;
+
+/// BPF_RET | BPF_K (linux/bpf_common.h).
+const BPF_RET: u16 = 0x06;
+
+/// A group of sockets. The kernel distributes frames over its members by flow. The kernel chooses the number
+/// of the group, so that two directors on one host never share a group.
 #[derive(Debug, Default)]
 pub struct Fanout(Option<u16>);
 
 impl Fanout {
-    /// Adds a bound socket. Without PACKET_FANOUT_FLAG_DEFRAG: fragments must arrive as they were sent.
+    /// Adds a bound socket. PACKET_FANOUT_FLAG_DEFRAG is not set: fragments must arrive as they were sent.
     pub fn join(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let group = self.0.map_or(libc::PACKET_FANOUT_FLAG_UNIQUEID << 16, u32::from);
         let value = group | libc::PACKET_FANOUT_HASH << 16;
@@ -143,57 +138,34 @@ impl Fanout {
     }
 }
 
-/// The error that waits on a socket, if any, which asking clears. Until then poll(2) calls the socket ready.
-pub fn take_error(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let errno: i32 = option(socket, libc::SOL_SOCKET, libc::SO_ERROR)?;
-    if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
-}
-
-/// The number of the group that a socket is in.
+/// The number of the group that a socket is a member of.
 fn fanout_group(socket: BorrowedFd<'_>) -> io::Result<u16> {
     let value: u32 = option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT)?;
     u16::try_from(value & 0xffff).map_err(io::Error::other)
 }
 
-/// See [`PacketSocket::mute`].
-fn mute(socket: BorrowedFd<'_>) -> io::Result<()> {
-    // One instruction: accept 0 octets.
-    let mut nothing = libc::sock_filter { code: BPF_RET, jt: 0, jf: 0, k: 0 };
-    let program = libc::sock_fprog { len: 1, filter: &raw mut nothing };
-    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+/// Returns the pending error of a socket, if there is one, and clears it. Until then poll(2) reports the
+/// socket as ready.
+pub fn take_error(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::net::sockopt::socket_error(socket)??)
 }
 
-/// See [`PacketSocket::unmute`].
+/// Accepts frames again after [`PacketSocket::mute`].
 pub fn unmute(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0_i32)
 }
 
-/// BPF_RET | BPF_K (linux/bpf_common.h).
-const BPF_RET: u16 = 0x06;
-
-/// The kernel's count for a packet socket, which asking clears.
+/// The kernel's counters of a packet socket since the last query.
 pub fn arrivals(socket: BorrowedFd<'_>) -> io::Result<Arrivals> {
-    // Without a TPACKET_V3 ring the answer is shorter by a field.
+    // Without a TPACKET_V3 ring the kernel leaves out the last field.
     let stats: libc::tpacket_stats_v3 = option(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
     Ok(Arrivals { packets: stats.tp_packets, lost: stats.tp_drops })
 }
 
-/// Where a frame goes: out of this interface. With SOCK_RAW the frame carries its own addresses.
-pub(super) fn link_address(ifindex: u32, mac: [u8; 6], protocol: libc::c_int) -> libc::sockaddr_ll {
-    let mut address = libc::sockaddr_ll::zeroed();
-    address.sll_family = u16::try_from(libc::AF_PACKET).unwrap_or_default();
-    address.sll_protocol = u16::try_from(protocol).unwrap_or_default().to_be();
-    // An index above i32::MAX does not exist; -1 makes the kernel refuse it.
-    address.sll_ifindex = i32::try_from(ifindex).unwrap_or(-1);
-    address.sll_halen = 6;
-    address.sll_addr[..6].copy_from_slice(&mac);
-    address
-}
-
-/// Sends whole IP packets, header included, to this host itself: the kernel routes them over `lo`.
+/// Sends whole IP packets, including the IP header, to this host itself. The kernel routes them over `lo`.
 ///
-/// A frame written to `lo` by a packet socket would not do: its source is an address of this host, and the kernel
-/// drops such a packet as "martian" when it comes in without a route of its own.
+/// A packet socket on `lo` cannot do this: the packet's source is an address of this host, and the kernel
+/// drops a received packet with such a source as "martian" if the packet carries no route.
 #[derive(Debug)]
 pub struct SelfSender {
     v4: OwnedFd,
@@ -203,48 +175,20 @@ pub struct SelfSender {
 impl SelfSender {
     /// Needs CAP_NET_RAW.
     pub fn open() -> io::Result<Self> {
-        let v6 = raw_ip(libc::AF_INET6)?;
+        let v6 = raw_ip(AddressFamily::INET6)?;
         set_option(v6.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_HDRINCL, &1_i32)?;
-        Ok(Self { v4: raw_ip(libc::AF_INET)?, v6 })
+        Ok(Self { v4: raw_ip(AddressFamily::INET)?, v6 })
     }
 
-    /// `packet` starts with its IP header; `to` is an address of this host.
+    /// `packet` starts with its IP header. `to` is an address of this host. Returns the number of octets
+    /// sent.
     pub fn send(&self, packet: &[u8], to: IpAddr) -> io::Result<usize> {
-        match to {
-            IpAddr::V4(to) => {
-                let mut address = libc::sockaddr_in::zeroed();
-                address.sin_family = u16::try_from(libc::AF_INET).unwrap_or_default();
-                address.sin_addr.s_addr = u32::from_ne_bytes(to.octets());
-                send_raw(self.v4.as_fd(), packet, &address)
-            }
-            IpAddr::V6(to) => {
-                let mut address = libc::sockaddr_in6::zeroed();
-                address.sin6_family = u16::try_from(libc::AF_INET6).unwrap_or_default();
-                address.sin6_addr.s6_addr = to.octets();
-                send_raw(self.v6.as_fd(), packet, &address)
-            }
-        }
+        let socket = if to.is_ipv4() { &self.v4 } else { &self.v6 };
+        Ok(rustix::net::sendto(socket, packet, SendFlags::DONTWAIT, &SocketAddr::new(to, 0))?)
     }
 }
 
-fn raw_ip(family: libc::c_int) -> io::Result<OwnedFd> {
-    // SAFETY: takes and gives integers alone.
-    let fd = check(unsafe { libc::socket(family, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_RAW) })?;
-    // SAFETY: the kernel has just opened `fd` for us and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-fn send_raw<A>(fd: BorrowedFd<'_>, packet: &[u8], address: &A) -> io::Result<usize> {
-    // SAFETY: packet and address live through the call, their sizes are told truly, and the kernel only reads.
-    let sent = unsafe {
-        libc::sendto(
-            fd.as_raw_fd(),
-            packet.as_ptr().cast(),
-            packet.len(),
-            libc::MSG_DONTWAIT,
-            (&raw const *address).cast(),
-            socklen::<A>(),
-        )
-    };
-    check_len(sent)
+fn raw_ip(family: AddressFamily) -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, Some(ipproto::RAW))?;
+    Ok(socket)
 }

@@ -1,60 +1,85 @@
-//! Child processes that cannot outlive us, and user namespaces.
+//! Child processes that end with their parent, signals to them, and user namespaces.
 
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
-use super::check;
+use rustix::process::{Pid, Signal};
 
-/// The child is killed when the *thread* that starts it ends, however that comes about.
+use super::thread::{Unshared, unshare};
+
+/// Makes the kernel kill the child when the *thread* that starts it ends, for whatever reason.
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
-    let hook = || {
-        let signal = libc::c_ulong::try_from(libc::SIGKILL).unwrap_or(9);
-        // SAFETY: takes integers alone.
-        check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) }).map(drop)
-    };
-    // SAFETY: the hook runs between fork and exec, where only async-signal-safe calls are allowed; prctl is one, and
-    // nothing else happens there but reading `errno`.
+    let hook = || Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?);
+    // SAFETY: the hook runs between fork and exec, where only async-signal-safe calls are allowed. It makes
+    // one prctl(2) call without allocation and converts its error number.
     unsafe { command.pre_exec(hook) }
 }
 
-/// SIGTERM: the request to stop gracefully.
+/// Sends SIGTERM: the request to stop gracefully.
 pub fn terminate(child: &Child) -> io::Result<()> {
-    signal(child, libc::SIGTERM)
+    signal(child, Signal::TERM)
 }
 
-/// SIGHUP: the request to read the configuration again.
+/// Sends SIGHUP: the request to read the configuration again.
 pub fn reload(child: &Child) -> io::Result<()> {
-    signal(child, libc::SIGHUP)
+    signal(child, Signal::HUP)
 }
 
-/// SIGUSR1: the request to print the counters.
+/// Sends SIGUSR1: the request to print the counters.
 pub fn report(child: &Child) -> io::Result<()> {
-    signal(child, libc::SIGUSR1)
+    signal(child, Signal::USR1)
 }
 
-fn signal(child: &Child, number: libc::c_int) -> io::Result<()> {
-    let pid = libc::pid_t::try_from(child.id()).map_err(io::Error::other)?;
-    // SAFETY: takes integers alone. The child has not been waited for, so its number is still its own.
-    check(unsafe { libc::kill(pid, number) }).map(drop)
+/// The kernel keeps the child's process id until the parent has waited for it, so the id belongs to `child`
+/// unless the caller has already waited.
+fn signal(child: &Child, signal: Signal) -> io::Result<()> {
+    Ok(rustix::process::kill_process(Pid::from_child(child), signal)?)
 }
 
-/// The user that the process acts as.
+/// The effective user id of the process.
 pub fn user() -> u32 {
-    // SAFETY: takes nothing and gives an integer; cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
-/// Makes the calling process root in a user namespace of its own, where it may make network namespaces. Call it
-/// before there is a second thread.
+/// Makes the calling process root in a new user namespace, where it may create network namespaces. Call it
+/// before the process starts a second thread: the kernel refuses it afterwards.
 pub fn become_root_of_own_namespace() -> io::Result<()> {
-    // SAFETY: takes nothing and gives an integer; cannot fail.
-    let (uid, gid) = (user(), unsafe { libc::getegid() });
-    // SAFETY: takes and gives integers alone, and changes the calling process only.
-    check(unsafe { libc::unshare(libc::CLONE_NEWUSER) })?;
-    // A group map is accepted only once the process cannot drop groups any more (user_namespaces(7)).
+    let (uid, gid) = (user(), rustix::process::getegid().as_raw());
+    unshare(Unshared::User)?;
+    // The kernel accepts a group map only after the process has given up setgroups(2) (user_namespaces(7)).
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("0 {uid} 1"))?;
     fs::write("/proc/self/gid_map", format!("0 {gid} 1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::thread;
+
+    use super::*;
+
+    fn sleeper() -> Command {
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        command
+    }
+
+    #[test]
+    fn each_request_is_its_signal() {
+        let requests = [terminate, reload, report];
+        for (send, number) in requests.iter().zip([libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1]) {
+            let mut child = sleeper().spawn().unwrap();
+            send(&child).unwrap();
+            assert_eq!(child.wait().unwrap().signal(), Some(number));
+        }
+    }
+
+    #[test]
+    fn the_child_is_killed_when_the_thread_that_started_it_ends() {
+        let mut child = thread::spawn(|| die_with_parent(&mut sleeper()).spawn().unwrap()).join().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
 }

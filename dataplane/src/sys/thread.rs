@@ -1,65 +1,97 @@
-//! CPUs and namespaces of the calling thread.
+//! CPU affinity, network namespace and clocks of the calling thread.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
-use super::{Zeroable, check};
+use rustix::thread::{CpuSet, LinkNameSpaceType, UnshareFlags};
+use rustix::time::ClockId;
 
-/// The CPUs that the calling thread may run on, ascending.
+/// The CPUs on which the calling thread may run, in ascending order.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
-    let mut set = libc::cpu_set_t::zeroed();
-    // SAFETY: the kernel writes at most the size told, which is that of `set`. 0 is the calling thread.
-    check(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) })?;
-    Ok((0..CPU_LIMIT).filter(|&cpu| holds(&set, cpu)).collect())
+    let set = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
 /// Binds the calling thread to one CPU.
 pub fn pin(cpu: usize) -> io::Result<()> {
-    if cpu >= CPU_LIMIT {
+    if cpu >= CpuSet::MAX_CPU {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let mut set = libc::cpu_set_t::zeroed();
-    // SAFETY: `cpu` was checked to lie inside the set.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: the kernel reads `set`, whose size is told truly. 0 is the calling thread.
-    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) }).map(drop)
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// Moves the calling thread into a network namespace of its own, empty but for `lo`. Needs CAP_SYS_ADMIN.
+/// Moves the calling thread into a new network namespace, which contains only `lo`. Needs CAP_SYS_ADMIN.
 pub fn unshare_network() -> io::Result<()> {
-    // SAFETY: takes and gives integers alone, and changes the calling thread only.
-    check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
+    unshare(Unshared::Network)
 }
 
-/// Moves the calling thread into the network namespace that `namespace` (an open `/proc/…/ns/net`) names.
+/// Moves the calling thread into an existing network namespace. `namespace` is an open `/proc/…/ns/net`.
 pub fn enter_network(namespace: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: takes and gives integers alone, and changes the calling thread only.
-    check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
+    Ok(rustix::thread::move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))?)
 }
 
-/// Bits in a `cpu_set_t`.
-const CPU_LIMIT: usize = libc::CPU_SETSIZE as usize;
-
-fn holds(set: &libc::cpu_set_t, cpu: usize) -> bool {
-    // SAFETY: callers pass `cpu < CPU_LIMIT`, which lies inside the set.
-    unsafe { libc::CPU_ISSET(cpu, set) }
+/// The kind of namespace that [`unshare`] creates.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unshared {
+    /// CLONE_NEWNET
+    Network,
+    /// CLONE_NEWUSER
+    User,
 }
 
-/// The monotonic clock, by which the kernel's programs date what they count.
-pub fn monotonic() -> io::Result<std::time::Duration> {
-    clock(libc::CLOCK_MONOTONIC)
+/// Moves the calling thread into a new namespace.
+pub(super) fn unshare(kind: Unshared) -> io::Result<()> {
+    let flags = match kind {
+        Unshared::Network => UnshareFlags::NEWNET,
+        Unshared::User => UnshareFlags::NEWUSER,
+    };
+    // SAFETY: only CLONE_FILES can invalidate descriptors of other threads, and no `Unshared` maps to it.
+    Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
-/// Time for which the calling thread has had a CPU: what a measurement on a busy machine should count.
-pub fn cpu_time() -> io::Result<std::time::Duration> {
-    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+/// Time of the monotonic clock. The BPF programs use the same clock for their timestamps.
+pub fn monotonic() -> io::Result<Duration> {
+    clock(ClockId::Monotonic)
 }
 
-fn clock(which: libc::clockid_t) -> io::Result<std::time::Duration> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills one `timespec`, which lives through the call.
-    check(unsafe { libc::clock_gettime(which, &raw mut time) })?;
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
-    Ok(std::time::Duration::new(seconds, nanos))
+/// CPU time that the calling thread has used. Unlike wall time, it does not depend on the load of the
+/// machine.
+pub fn cpu_time() -> io::Result<Duration> {
+    clock(ClockId::ThreadCPUTime)
+}
+
+fn clock(id: ClockId) -> io::Result<Duration> {
+    Duration::try_from(rustix::time::clock_gettime(id)).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_is_allowed_on_that_cpu_only() {
+        let cpu = *allowed_cpus().unwrap().last().unwrap();
+        let pinned = thread::spawn(move || pin(cpu).and_then(|()| allowed_cpus())).join().unwrap();
+        assert_eq!(pinned.unwrap(), [cpu]);
+    }
+
+    #[test]
+    fn a_cpu_number_outside_of_the_set_is_an_error() {
+        for cpu in [CpuSet::MAX_CPU, usize::MAX] {
+            assert_eq!(pin(cpu).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+
+    #[test]
+    fn the_monotonic_clock_counts_sleep_and_the_cpu_clock_does_not() {
+        let (wall, cpu) = (monotonic().unwrap(), cpu_time().unwrap());
+        thread::sleep(Duration::from_millis(50));
+        assert!(monotonic().unwrap() - wall >= Duration::from_millis(50));
+        assert!(cpu_time().unwrap() - cpu < Duration::from_millis(50));
+    }
 }
