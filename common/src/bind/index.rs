@@ -32,6 +32,61 @@ struct Family {
     lengths: Vec<u8>,
     prefixes: HashMap<Key, Ports, BuildHasherDefault<KeyHasher>>,
     vips: HashMap<Key, u32, BuildHasherDefault<KeyHasher>>,
+    named: Named,
+}
+
+/// The addresses that binds name in full, as a bit set over a hash of the address. Most addresses have a clear bit, so
+/// that [`BindIndex::names`] costs most packets one multiplication and one load.
+#[derive(Clone, Debug, Default)]
+struct Named {
+    /// A power of two of words, or none where no bind names an address.
+    words: Box<[u64]>,
+    /// Leaves as many high bits of the hash as number the bits of `words`.
+    shift: u32,
+}
+
+/// Bits of [`Named`] for each address: at most 1 of 16 other addresses has a set bit.
+const BITS_PER_NAME: usize = 16;
+
+impl Named {
+    fn new(addresses: &[u128]) -> Self {
+        if addresses.is_empty() {
+            return Self::default();
+        }
+        let bits = (addresses.len() * BITS_PER_NAME).next_power_of_two().max(1 << 10);
+        let mut set = Self { words: vec![0; bits / 64].into(), shift: 64 - bits.trailing_zeros() };
+        for address in addresses {
+            let (word, bit) = set.place(fold(*address));
+            if let Some(word) = set.words.get_mut(word) {
+                *word |= bit;
+            }
+        }
+        set
+    }
+
+    #[inline]
+    fn may_hold(&self, folded: u64) -> bool {
+        let (word, bit) = self.place(folded);
+        self.words.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    /// The word of a folded address, and its bit there.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the high bits of a hash, as many as the set has bits"
+    )]
+    const fn place(&self, folded: u64) -> (usize, u64) {
+        let at = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15).unbounded_shr(self.shift);
+        ((at >> 6) as usize, 1 << (at & 63))
+    }
+}
+
+/// 128 bits as 64; an IPv4 address stays as it is.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "folds 128 bits into 64")]
+const fn fold(address: u128) -> u64 {
+    (address as u64) ^ ((address >> 64) as u64).rotate_left(32)
 }
 
 /// Prefix, length and protocol. The address is the integer of its family.
@@ -45,9 +100,7 @@ struct Key {
 impl std::hash::Hash for Key {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        #[expect(clippy::cast_possible_truncation, reason = "folds 128 bits into 64")]
-        let folded = (self.address as u64) ^ ((self.address >> 64) as u64).rotate_left(32);
-        state.write_u64(folded ^ (u64::from(self.rest) << 40));
+        state.write_u64(fold(self.address) ^ (u64::from(self.rest) << 40));
     }
 }
 
@@ -166,6 +219,27 @@ impl BindIndex {
         family.lengths.iter().find_map(|bits| family.vips.get(&Key::new(address, *bits, 0)).copied())
     }
 
+    /// Does a bind name exactly this address, by a prefix of full length, whatever its protocol and ports?
+    #[inline]
+    pub fn names(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(v4) => self.names_v4(v4),
+            IpAddr::V6(v6) => self.names_v6(v6),
+        }
+    }
+
+    /// [`BindIndex::names`] for an IPv4 address.
+    #[inline]
+    pub fn names_v4(&self, address: Ipv4Addr) -> bool {
+        self.v4.names(u128::from(address.to_bits()), 32)
+    }
+
+    /// [`BindIndex::names`] for an IPv6 address.
+    #[inline]
+    pub fn names_v6(&self, address: Ipv6Addr) -> bool {
+        self.v6.names(address.to_bits(), 128)
+    }
+
     /// The table for fragments to this address and protocol, whose ports cannot be known: only where all binds
     /// that hold the address for that protocol lead to one table.
     pub fn fragment(&self, address: IpAddr, protocol: Protocol) -> Fragments {
@@ -244,7 +318,23 @@ impl Family {
             *vip = (*vip).min(*table);
         }
         let prefixes = grouped.into_iter().map(|(key, mut spans)| (key, Ports::new(&mut spans))).collect();
-        Self { lengths, prefixes, vips }
+        let full = |bind: &Bind| bind.prefix.bits == super::width(bind.prefix.address);
+        let named: Vec<u128> = binds
+            .iter()
+            .filter(|(bind, _)| full(bind))
+            .map(|(bind, _)| Key::new(bind.prefix.address, bind.prefix.bits, 0).address)
+            .collect();
+        Self { lengths, prefixes, vips, named: Named::new(&named) }
+    }
+
+    #[inline]
+    fn names(&self, address: u128, bits: u8) -> bool {
+        self.named.may_hold(fold(address)) && self.holds(address, bits)
+    }
+
+    #[cold]
+    fn holds(&self, address: u128, bits: u8) -> bool {
+        self.vips.contains_key(&Key { address, rest: key_rest(bits, 0) })
     }
 
     #[inline]
@@ -345,6 +435,34 @@ mod tests {
         assert_eq!(index.vip("10.0.0.2".parse().unwrap()), Some(1));
         assert_eq!(index.vip("10.0.0.77".parse().unwrap()), Some(0));
         assert_eq!(index.vip("10.0.1.77".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn only_a_full_length_prefix_names_its_address() {
+        use Protocol::{Tcp, Udp};
+        let mut binds = vec![
+            (bind("0.0.0.0", 0, Tcp, 1, 10), 0),
+            (bind("10.0.0.0", 31, Udp, 1, 10), 0),
+            (bind("2001:db8::", 127, Udp, 1, 10), 0),
+            (bind("::", 0, Udp, 1, 10), 0),
+        ];
+        let none = BindIndex::new(&binds).unwrap();
+        // As many as share bits of the set.
+        for n in 0..3_000_u32 {
+            binds.push((bind(&Ipv4Addr::from_bits(0xcb00_0000 + n * 2).to_string(), 32, Tcp, 1, 1), 0));
+            let v6 = Ipv6Addr::from_bits(0x2001_0db9 << 96 | u128::from(n * 2));
+            binds.push((bind(&v6.to_string(), 128, Udp, 1, 1), 0));
+        }
+        let index = BindIndex::new(&binds).unwrap();
+        for n in 0..6_000_u32 {
+            let v4 = IpAddr::from(Ipv4Addr::from_bits(0xcb00_0000 + n));
+            let v6 = IpAddr::from(Ipv6Addr::from_bits(0x2001_0db9 << 96 | u128::from(n)));
+            assert_eq!((index.names(v4), index.names(v6)), (n % 2 == 0, n % 2 == 0), "{v4} {v6}");
+            assert!(!none.names(v4) && !none.names(v6));
+        }
+        for outside in ["10.0.0.0", "10.0.0.1", "0.0.0.0", "2001:db8::", "::", "::cb00:0"] {
+            assert!(!index.names(outside.parse().unwrap()), "{outside}");
+        }
     }
 
     /// Few prefixes, few ports: many overlaps.

@@ -1,25 +1,29 @@
 //! What a director says itself: that a packet is too big, and echo replies.
 //!
 //! "Too big" comes from the VIP, because the client's stack asks which connection of its own the quoted packet
-//! belongs to, and because filters on the way let the VIP's packets through. Its header is our own: identification
-//! and fragment word 0 (a copied DF or offset makes firewalls, and other balancers, drop it), TTL 64, never the
-//! client's fields. It quotes as much as the RFCs want: 548 octets so that the answer has 576 (RFC 1812 §4.3.2.3),
+//! belongs to, and because filters on the way let the VIP's packets through. Its header is our own: fragment word 0 (a
+//! copied DF or offset makes firewalls, and other balancers, drop it), TTL 64, never the client's fields. The
+//! identification is the ICMP checksum: the answer may be fragmented, since DF is 0, and fragments of two answers must not
+//! be put together (RFC 6864 §4), unless the answers are equal. It quotes as much as the RFCs want: 548 octets so that the answer has 576 (RFC 1812 §4.3.2.3),
 //! or up to 1,280 in all for IPv6 (RFC 4443 §3.2). The packet exceeds an MTU that leaves room for a tunnel, so an
 //! answer is hardly ever larger than what caused it.
 //!
 //! Never answered (RFC 1122 §3.2.2, RFC 4443 §2.4 e): ICMP errors, fragments but the first, frames sent to a
-//! group, sources that are no single host. Nor are IPv6 packets where less than 1,280 octets fit (RFC 8201 §4): they
-//! are dropped, and the director warns about such an underlay. Whoever sends the answer limits its rate; that needs a
-//! clock, so it is not done here.
+//! group, and sources that are no single host, whose packets are dropped before (see [`source`](super::source)). Nor
+//! are IPv6 packets where less than 1,280 octets fit (RFC 8201 §4): they are dropped, and the director warns about such
+//! an underlay. The caller that sends the answer limits its rate; that needs a clock, so it is not done here.
 //!
 //! An IPv4 packet without DF is answered too. It could be cut, but then it would meet the policy for fragments;
 //! told the MTU, Linux and BSD lower it for the destination whatever the packet's DF was.
+//!
+//! An echo reply has the identification and the DF of the request. A request without DF has an identification that its
+//! sender uses once (RFC 6864 §4), for this VIP and ICMP; so the reply's is used once for this client and ICMP.
 
 use std::net::IpAddr;
 
 use super::{Answer, DropReason, Packet, PassReason, Pipeline, Verdict};
 use crate::wire::{
-    checksum::{Sum, ipv6_pseudo},
+    checksum::{Sum, ipv6_pseudo, updated},
     ethernet, icmp, ipv4, ipv6, protocol,
 };
 
@@ -35,7 +39,7 @@ impl Pipeline {
     #[cold]
     pub(super) fn too_big(&self, packet: &Packet<'_>, overhead: usize, out: &mut [u8]) -> Verdict {
         let fits = u16::try_from(self.mtu().saturating_sub(overhead)).unwrap_or(u16::MAX);
-        let answers = packet.answerable && is_unicast(packet) && may_report(packet, fits);
+        let answers = packet.answerable && !is_to_group(packet) && may_report(packet, fits);
         let len = if answers { write_too_big(packet, fits, out) } else { None };
         len.map_or(Verdict::Drop(DropReason::TooBig), |len| Verdict::Answer { answer: Answer::TooBig, len })
     }
@@ -47,30 +51,25 @@ impl Pipeline {
         header: Option<&ipv4::View<'_>>,
         out: &mut [u8],
     ) -> Verdict {
-        if header.is_some_and(|header| !header.checksum_holds()) {
-            return Verdict::Drop(DropReason::HeaderChecksum);
+        if let Some(reason) = self.unfit(&packet.flow(), header) {
+            return Verdict::Drop(reason);
         }
         if message.len() < icmp::HEADER_LEN {
             return Verdict::Drop(DropReason::Truncated);
         }
-        if !is_unicast(packet) {
+        if is_to_group(packet) {
             return Verdict::Pass(PassReason::Echo);
         }
-        match write_echo(message, packet, out) {
+        match write_echo(message, packet, header, out) {
             Some(len) => Verdict::Answer { answer: Answer::Echo, len },
             None => Verdict::Drop(DropReason::NoRoom),
         }
     }
 }
 
-/// Whether link and IP source are such that an answer reaches one host.
-fn is_unicast(packet: &Packet<'_>) -> bool {
-    let group_frame = packet.link.first().is_none_or(|octet| octet & 1 != 0);
-    let single = match packet.addresses().0 {
-        IpAddr::V4(a) => !(a.is_unspecified() || a.is_multicast() || a.is_loopback() || a.octets()[0] >= 240),
-        IpAddr::V6(a) => !(a.is_unspecified() || a.is_multicast() || a.is_loopback()),
-    };
-    single && !group_frame
+/// Whether the frame was sent to a group of hosts, each of which would answer.
+fn is_to_group(packet: &Packet<'_>) -> bool {
+    packet.link.first().is_none_or(|octet| octet & 1 != 0)
 }
 
 /// Whether an answer may say that this MTU fits. IPv6 has no smaller one than 1,280 octets, and hosts ignore an answer
@@ -88,19 +87,40 @@ fn write_too_big(packet: &Packet<'_>, mtu: u16, out: &mut [u8]) -> Option<u32> {
     let quote = packet.bytes.get(..room).unwrap_or(packet.bytes);
     let checksum =
         icmp_sum(packet, icmp::HEADER_LEN + quote.len()).octets(&icmp_header).octets(quote).checksum();
-    write(packet, CONTROL, with_checksum(icmp_header, checksum), quote, out)
+    let ip = IpFields { traffic_class: CONTROL, identification: checksum.max(1), dont_fragment: false };
+    write(packet, ip, with_checksum(icmp_header, checksum), quote, out)
 }
 
-fn write_echo(message: &[u8], packet: &Packet<'_>, out: &mut [u8]) -> Option<u32> {
+fn write_echo(
+    message: &[u8],
+    packet: &Packet<'_>,
+    header: Option<&ipv4::View<'_>>,
+    out: &mut [u8],
+) -> Option<u32> {
     let (old, data) = message.split_first_chunk::<{ icmp::HEADER_LEN }>()?;
     let new = match packet.addresses().0 {
         IpAddr::V4(_) => icmp::echo_reply_v4(old),
         IpAddr::V6(_) => icmp::echo_reply_v6(old),
     }?;
-    // Only the first word changes, and swapped addresses sum to the same; so a wrong checksum stays wrong (RFC 1624).
+    // Only the first word changes, and swapped addresses sum to the same; so a wrong checksum stays wrong.
     let word = |bytes: &[u8; icmp::HEADER_LEN], at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-    let checksum = Sum::ZERO.word(!word(old, 2)).word(!word(old, 0)).word(word(&new, 0)).checksum();
-    write(packet, packet.traffic_class, with_checksum(new, checksum), data, out)
+    // The pseudo header of ICMPv6 is never zero; the reply to an IPv4 request may be.
+    let all_zero = || header.is_some() && new.iter().chain(data).all(|octet| *octet == 0);
+    let checksum = updated(word(old, 2), word(old, 0), word(&new, 0), all_zero);
+    let ip = IpFields {
+        traffic_class: packet.traffic_class,
+        identification: packet.label,
+        dont_fragment: header.is_some_and(ipv4::View::dont_fragment),
+    };
+    write(packet, ip, with_checksum(new, checksum), data, out)
+}
+
+/// Fields of an answer's IP header. The last two are IPv4's.
+#[derive(Debug, Clone, Copy)]
+struct IpFields {
+    traffic_class: u8,
+    identification: u16,
+    dont_fragment: bool,
 }
 
 fn icmp_sum(packet: &Packet<'_>, icmp_len: usize) -> Sum {
@@ -121,7 +141,7 @@ fn with_checksum(mut header: [u8; icmp::HEADER_LEN], checksum: u16) -> [u8; icmp
 /// Writes link header, IP header from the VIP to the client, `icmp_header` and `data`. Nothing if there is no room.
 fn write(
     packet: &Packet<'_>,
-    traffic_class: u8,
+    ip: IpFields,
     icmp_header: [u8; icmp::HEADER_LEN],
     data: &[u8],
     out: &mut [u8],
@@ -132,10 +152,10 @@ fn write(
     match packet.addresses() {
         (IpAddr::V4(to), IpAddr::V4(from)) => writer.put(
             &ipv4::Header {
-                traffic_class,
+                traffic_class: ip.traffic_class,
                 total_len: icmp_len.checked_add(20)?,
-                identification: 0,
-                dont_fragment: false,
+                identification: ip.identification,
+                dont_fragment: ip.dont_fragment,
                 ttl: ipv4::DEFAULT_TTL,
                 protocol: protocol::ICMP,
                 source: from.octets(),
@@ -145,7 +165,7 @@ fn write(
         )?,
         (IpAddr::V6(to), IpAddr::V6(from)) => writer.put(
             &ipv6::Header {
-                traffic_class,
+                traffic_class: ip.traffic_class,
                 flow_label: 0,
                 payload_len: icmp_len,
                 next_header: protocol::ICMPV6,

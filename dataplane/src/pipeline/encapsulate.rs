@@ -63,8 +63,21 @@ impl Pipeline {
         self.forward(table, flow, client_port, packet, header, out)
     }
 
-    /// Chooses the row of `flow` in `table` and encapsulates `packet` for it. `header` is the IPv4 header, whose
-    /// checksum is still to be looked at.
+    /// Why a packet of this flow must not be forwarded or answered, if there is a reason. `header` is its IPv4 header,
+    /// whose checksum and options are still to be looked at: before the source, which a broken header may not have.
+    #[inline(always)]
+    pub(super) fn unfit(&self, flow: &impl Flow, header: Option<&ipv4::View<'_>>) -> Option<DropReason> {
+        if header.is_some_and(|header| !header.checksum_holds()) {
+            return Some(DropReason::HeaderChecksum);
+        }
+        if header.is_some_and(|header| !header.options_hold()) {
+            return Some(DropReason::Options);
+        }
+        (!flow.has_client(self.binds())).then_some(DropReason::Source)
+    }
+
+    /// Chooses the row of `flow` in `table` and encapsulates `packet` for it. `header` is the IPv4 header, which is
+    /// still to be looked at.
     #[inline(always)]
     pub(super) fn forward(
         &self,
@@ -75,8 +88,8 @@ impl Pipeline {
         header: Option<&ipv4::View<'_>>,
         out: &mut [u8],
     ) -> Verdict {
-        if header.is_some_and(|header| !header.checksum_holds()) {
-            return Verdict::Drop(DropReason::HeaderChecksum);
+        if let Some(reason) = self.unfit(flow, header) {
+            return Verdict::Drop(reason);
         }
         let Some(path) = self.path(table) else { return Verdict::Drop(DropReason::NoBackend) };
         let hash = flow.hash(path.key, path.fields);

@@ -9,11 +9,16 @@ use common::{
     hash::SipKey,
 };
 
+use super::source::{is_client_v4, is_client_v6};
+
 /// An address of a known family.
 pub(super) trait Address: Copy + Into<IpAddr> {
     fn lookup(self, binds: &BindIndex, protocol: Protocol, port: u16) -> Option<u32>;
 
     fn hash(pair: (Self, Self), ports: Option<(u16, u16)>, key: SipKey, fields: HashFields) -> FlowHash;
+
+    /// Whether a client of these binds can have it ([`source`](super::source)); none has the address of a VIP.
+    fn is_client(self, binds: &BindIndex) -> bool;
 }
 
 impl Address for Ipv4Addr {
@@ -25,6 +30,11 @@ impl Address for Ipv4Addr {
     #[inline(always)]
     fn hash(pair: (Self, Self), ports: Option<(u16, u16)>, key: SipKey, fields: HashFields) -> FlowHash {
         flow::hash_v4(pair, ports, key, fields)
+    }
+
+    #[inline(always)]
+    fn is_client(self, binds: &BindIndex) -> bool {
+        is_client_v4(self) && !binds.names_v4(self)
     }
 }
 
@@ -38,16 +48,31 @@ impl Address for Ipv6Addr {
     fn hash(pair: (Self, Self), ports: Option<(u16, u16)>, key: SipKey, fields: HashFields) -> FlowHash {
         flow::hash_v6(pair, ports, key, fields)
     }
+
+    #[inline(always)]
+    fn is_client(self, binds: &BindIndex) -> bool {
+        is_client_v6(self) && !binds.names_v6(self)
+    }
 }
 
 /// What can be hashed to a row.
 pub(super) trait Flow {
     fn hash(&self, key: SipKey, fields: HashFields) -> FlowHash;
+
+    /// Whether its source is an address that a client of these binds can have.
+    fn has_client(&self, binds: &BindIndex) -> bool;
 }
 
 impl Flow for FlowKey {
     fn hash(&self, key: SipKey, fields: HashFields) -> FlowHash {
         Self::hash(self, key, fields)
+    }
+
+    fn has_client(&self, binds: &BindIndex) -> bool {
+        match self.src_addr {
+            IpAddr::V4(v4) => v4.is_client(binds),
+            IpAddr::V6(v6) => v6.is_client(binds),
+        }
     }
 }
 
@@ -64,5 +89,10 @@ impl<A: Address> Flow for Tuple<A> {
     #[inline(always)]
     fn hash(&self, key: SipKey, fields: HashFields) -> FlowHash {
         A::hash(self.addresses, Some(self.ports), key, fields)
+    }
+
+    #[inline(always)]
+    fn has_client(&self, binds: &BindIndex) -> bool {
+        self.addresses.0.is_client(binds)
     }
 }

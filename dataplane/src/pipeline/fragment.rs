@@ -5,10 +5,7 @@
 //!
 //! The outer source port stands for a client port of 0: all parts of all packets between two hosts take one way.
 
-use common::{
-    bind::{Fragments, Protocol},
-    flow::FlowKey,
-};
+use common::bind::{Fragments, Protocol};
 
 use super::{DropReason, Packet, PassReason, Pipeline, Verdict};
 use crate::wire::{ipv4, ipv6, protocol};
@@ -27,9 +24,7 @@ impl Pipeline {
         };
         match self.binds().fragment(packet.destination(), bound) {
             Fragments::Table(table) if self.hashes_addresses(table) => {
-                let (src_addr, dst_addr) = packet.addresses();
-                let flow = FlowKey { src_addr, dst_addr, ports: None };
-                self.forward_rare(table, &flow, 0, packet, header, out)
+                self.forward_rare(table, &packet.flow(), 0, packet, header, out)
             }
             Fragments::NoBind => Verdict::Pass(PassReason::NoBind),
             Fragments::Table(_) | Fragments::Ambiguous => Verdict::Drop(DropReason::Fragment),

@@ -57,11 +57,7 @@ impl Pipeline {
         match self.echo() {
             Echo::Pass => Verdict::Pass(PassReason::Echo),
             Echo::Answer => self.answer_echo(message, packet, header, out),
-            Echo::Forward => {
-                let (src_addr, dst_addr) = packet.addresses();
-                let flow = FlowKey { src_addr, dst_addr, ports: None };
-                self.forward_rare(table, &flow, packet.label, packet, header, out)
-            }
+            Echo::Forward => self.forward_rare(table, &packet.flow(), packet.label, packet, header, out),
         }
     }
 
@@ -81,6 +77,10 @@ impl Pipeline {
             return unmatched;
         }
         let Some(table) = self.table_of(&quote) else { return unmatched };
+        // Of the router; the client's address is looked at with the flow.
+        if let Some(reason) = self.unfit(&packet.flow(), header) {
+            return Verdict::Drop(reason);
+        }
         let client_port = quote.flow.ports.map_or(0, |(client, _)| client);
         let about_error = Packet { answerable: false, ..*packet };
         self.forward_rare(table, &quote.flow, client_port, &about_error, header, out)

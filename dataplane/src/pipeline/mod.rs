@@ -17,8 +17,9 @@
 //!   host's to judge.
 //! - What leaves has the link header of the next hop, which is prebuilt; tags of the client's frame are not copied.
 //!   An answer goes back the way that the frame came, tags included.
-//! - The checksum of an IPv4 header is checked before the packet is wrapped. In the tunnel nobody would look at it,
-//!   and a receiver that hands the packet on through a raw socket would replace it by a right one.
+//! - The checksum and the options of an IPv4 header are checked before the packet is wrapped. In the tunnel nobody would
+//!   look at them, and a receiver that hands the packet on through a raw socket would replace the checksum by a right one.
+//! - A packet from an address that no client can have ([`source`]) is not wrapped either: a service would answer itself.
 //! - TTL and hop limit are not touched: client and server see each other at the distance they have.
 
 mod answer;
@@ -28,12 +29,13 @@ mod encapsulate;
 mod family;
 mod fragment;
 mod icmp;
+pub(crate) mod source;
 mod underlay;
 mod verdict;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use common::bind::Protocol;
+use common::{bind::Protocol, flow::FlowKey};
 
 use family::{Address, Tuple};
 
@@ -77,6 +79,13 @@ impl Packet<'_> {
             // A packet was read once; it reads again.
             _ => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()),
         }
+    }
+
+    /// What its addresses alone say of its flow.
+    #[cold]
+    fn flow(&self) -> FlowKey {
+        let (src_addr, dst_addr) = self.addresses();
+        FlowKey { src_addr, dst_addr, ports: None }
     }
 
     #[cold]

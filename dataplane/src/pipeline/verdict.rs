@@ -102,6 +102,10 @@ reasons! {
         NoRoute = 6 "no_route",
         /// `out` is too small.
         NoRoom = 7 "no_room",
+        /// The source, or the client that an ICMP error is about, is an address that no client can have.
+        Source = 8 "source",
+        /// The options of the IPv4 header cannot be read.
+        Options = 9 "options",
     }
 }
 

@@ -11,7 +11,7 @@
 //! A packet that is passed on is marked as well, and its new envelope after it, as if it had been unwrapped and wrapped
 //! again.
 
-use crate::wire::checksum::Sum;
+use crate::wire::checksum::updated;
 
 /// The field's two bits in a traffic class, and their values (RFC 3168).
 const MASK: u8 = 0b11;
@@ -41,10 +41,10 @@ pub(super) fn write(packet: &mut [u8], traffic_class: u8) {
         }
         [first, second, middle @ ..] => {
             let word = |second: u8| u16::from_be_bytes([*first, second]);
-            let change = Sum::ZERO.word(!word(*second)).word(word(traffic_class));
+            let (from, to) = (word(*second), word(traffic_class));
             *second = traffic_class;
             if let Some(checksum) = middle.get_mut(8..10).and_then(|octets| octets.first_chunk_mut::<2>()) {
-                *checksum = change.word(!u16::from_be_bytes(*checksum)).checksum().to_be_bytes();
+                *checksum = updated(u16::from_be_bytes(*checksum), from, to, || false).to_be_bytes();
             }
         }
         _ => {}

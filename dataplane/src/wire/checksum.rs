@@ -11,6 +11,14 @@
 //!
 //! An odd last octet counts as the high half of a word, so a `Sum` may be extended by slices of odd length only
 //! as its last step.
+//!
+//! **The two zeros.** One's complement has two: 0x0000 and 0xffff are the same number. A sum over octets that are not all
+//! zero is never 0x0000, because addition with end-around carry gives 0 only for 0 + 0; over nothing but zeros it is
+//! 0x0000, and the checksum 0xffff. A receiver that sums a message with its checksum expects 0xffff (RFC 1071 §1), so zeros
+//! with the checksum 0x0000 would be refused. A sum that is computed whole tells the two apart. One that is updated
+//! (RFC 1624, equation 3) does not: it has the form `~m + m'`, which is 0xffff where the message became all zero. So
+//! [`updated`] asks. IPv4 headers and what has a pseudo header are never all zero, and a [`Sum`] that starts from the
+//! complement of a checksum of one of these is right as it is.
 
 /// An unfolded one's complement sum of 16-bit words.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -74,6 +82,16 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     Sum::ZERO.octets(bytes).checksum()
 }
 
+/// The checksum of octets of which one word has changed (RFC 1624, equation 3): one that was wrong stays wrong.
+///
+/// `all_zero` is asked rarely: are all the octets zero now that the checksum covers, itself left out?
+#[inline]
+#[must_use]
+pub fn updated(checksum: u16, from: u16, to: u16, all_zero: impl FnOnce() -> bool) -> u16 {
+    let updated = Sum::ZERO.word(!checksum).word(!from).word(to).checksum();
+    if updated == 0 && all_zero() { 0xffff } else { updated }
+}
+
 /// Whether octets that hold their own checksum sum to what RFC 1071 asks.
 #[inline]
 #[must_use]
@@ -123,7 +141,41 @@ mod tests {
         assert_eq!(Sum(0xffff_ffff_0000_0001).fold(), 1);
     }
 
+    /// A message of two words that becomes another: its checksum is that of the new one, summed anew.
+    fn check_update(first: u16, second: u16, to: u16) {
+        let words = |first: u16| [first.to_be_bytes(), second.to_be_bytes()].concat();
+        let new = updated(reference(&words(first)), first, to, || to == 0 && second == 0);
+        assert_eq!(new, reference(&words(to)), "{first:04x} {second:04x} to {to:04x}");
+    }
+
+    #[test]
+    fn every_update_to_and_from_zero() {
+        for word in 0..=u16::MAX {
+            for second in [0, 1, 0x7fff, 0xfffe, 0xffff] {
+                check_update(word, second, 0);
+                check_update(0, second, word);
+                check_update(word, second, !second);
+                check_update(word, second, word);
+            }
+        }
+    }
+
+    /// An echo request of type 8 and nothing else becomes a reply of zeros (RFC 792).
+    #[test]
+    fn a_message_that_becomes_all_zero_has_the_checksum_ffff() {
+        assert_eq!(updated(0xf7ff, 0x0800, 0, || true), 0xffff);
+        assert_eq!(updated(0xf7fe, 0x0800, 0, || true), 0xfffe);
+        // The same sum of other octets: 0x0800, then words that sum to 0xffff.
+        assert_eq!(updated(0xf7ff, 0x0800, 0, || false), 0);
+        assert!(holds(&[0, 0, 0xff, 0xff, 0, 0, 0, 0]) && !holds(&[0; 8]));
+    }
+
     proptest! {
+        #[test]
+        fn an_update_equals_a_new_sum(first: u16, second: u16, to: u16) {
+            check_update(first, second, to);
+        }
+
         #[test]
         fn equals_the_reference(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             // 0 and 0xffff are the same number; only the sum of nothing but zeros may differ, and it does not.

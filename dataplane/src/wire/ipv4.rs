@@ -18,6 +18,10 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 /// The offset there, in units of eight octets.
 const OFFSET: u16 = 0x1fff;
 
+/// Option kinds that are one octet.
+const END_OF_LIST: u8 = 0;
+const NO_OPERATION: u8 = 1;
+
 /// A header with its options, whole in its slice. The total length is as written, not as found.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
@@ -126,6 +130,31 @@ impl<'a> View<'a> {
         }
         checksum::holds(self.header.slice())
     }
+
+    /// Whether the options can be read to their end (RFC 791 §3.1): each is one octet (end of list, no operation), or
+    /// has a length of two or more that ends within the header. What follows the end of the list is padding.
+    #[inline]
+    #[must_use]
+    pub fn options_hold(&self) -> bool {
+        self.header_len() == HEADER_LEN || options_hold(self.header.options())
+    }
+}
+
+#[cold]
+fn options_hold(mut options: &[u8]) -> bool {
+    while let Some((&kind, after)) = options.split_first() {
+        let len = match kind {
+            END_OF_LIST => return true,
+            NO_OPERATION => 1,
+            _ => match after.first() {
+                Some(len @ 2..) => usize::from(*len),
+                _ => return false,
+            },
+        };
+        let Some(rest) = options.get(len..) else { return false };
+        options = rest;
+    }
+    true
 }
 
 /// A header without options, to write.
@@ -246,6 +275,47 @@ mod tests {
                     "{first:02x} cut {cut}"
                 );
             }
+        }
+    }
+
+    fn with_options(options: &[u8]) -> bool {
+        let mut octets = SAMPLE.emit().to_vec();
+        octets[0] = 0x45 + u8::try_from(options.len() / 4).unwrap();
+        octets.extend(options);
+        View::parse(&octets).unwrap().options_hold()
+    }
+
+    #[test]
+    fn options_are_read_to_their_end() {
+        for (options, expected) in [
+            (&[][..], true),
+            (&[1, 1, 1, 1], true),
+            (&[0, 9, 9, 9], true),
+            (&[7, 4, 0, 0], true),
+            (&[7, 3, 0, 0], true),
+            (&[1, 7, 3, 0], true),
+            (&[1, 1, 1, 0], true),
+            (&[7, 5, 0, 0], false),
+            (&[7, 1, 0, 0], false),
+            (&[7, 0, 0, 0], false),
+            (&[1, 1, 1, 7], false),
+            (&[1, 1, 7, 3], false),
+            (&[1, 1, 7, 2], true),
+            (&[7, 2, 7, 2, 7, 2, 7, 3], false),
+            (&[131, 7, 4, 10, 0, 0, 1, 0], true),
+            (&[131, 7, 4, 10, 0, 0, 1, 9], false),
+        ] {
+            assert_eq!(with_options(options), expected, "{options:?}");
+        }
+    }
+
+    /// One option that fills the header, of every kind and length: it ends within the header or it does not.
+    #[test]
+    fn every_kind_and_length_of_an_option() {
+        for (kind, len) in (2..=u8::MAX).flat_map(|kind| (0..=u8::MAX).map(move |len| (kind, len))) {
+            let mut options = [1; 40];
+            options[..2].copy_from_slice(&[kind, len]);
+            assert_eq!(with_options(&options), (2..=40).contains(&len), "{kind} {len}");
         }
     }
 

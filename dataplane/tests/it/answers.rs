@@ -120,6 +120,47 @@ fn echo_replies() {
     }
 }
 
+/// RFC 792 and 1071: the sum of the reply is zero, so its checksum is 0xffff. Only that is accepted by a receiver that sums
+/// the reply with its checksum and expects 0xffff.
+#[test]
+fn the_reply_of_zeros_has_the_checksum_ffff() {
+    let pipeline = with_echo(Echo::Answer);
+    for len in [0, 1, 2, 56, 1_400] {
+        let request = icmp(8, 0, [0; 4], &vec![0; len]);
+        assert_eq!(request[2..4], [0xf7, 0xff]);
+        let frame = V4::new(CLIENT, WEB, 1).frame(&request);
+        let message = check_answer(&frame, &run(&pipeline, &frame).frame);
+        assert_eq!(message[..4], [0, 0, 0xff, 0xff], "{len} octets");
+        assert!(message[4..].iter().all(|octet| *octet == 0));
+    }
+    // Other octets with the same sum: their checksum is the other zero.
+    for rest in [[0xff, 0xff, 0, 0], [0, 1, 0xff, 0xfe], [0x80, 0, 0x7f, 0xff]] {
+        let frame = V4::new(CLIENT, WEB, 1).frame(&icmp(8, 0, rest, b""));
+        assert_eq!(check_answer(&frame, &run(&pipeline, &frame).frame)[..4], [0, 0, 0, 0], "{rest:?}");
+    }
+}
+
+/// RFC 6864 §4: a datagram that may be fragmented needs an identification of its own, and one with DF needs none.
+#[test]
+fn answers_have_df_or_an_identification_of_their_own() {
+    let pipeline = with_echo(Echo::Answer);
+    let words = |frame: &[u8]| <[u8; 4]>::try_from(&frame[18..22]).unwrap();
+    for (identification, fragment, expected) in [
+        (0, 0x4000, [0, 0, 0x40, 0]),
+        (0x1234, 0x4000, [0x12, 0x34, 0x40, 0]),
+        (0x1234, 0, [0x12, 0x34, 0, 0]),
+        (0xffff, 0x8000, [0xff, 0xff, 0, 0]),
+    ] {
+        let request = V4 { identification, fragment, ..V4::new(CLIENT, WEB, 1) };
+        let frame = request.frame(&icmp(8, 0, [0, 7, 0, 1], b"ping"));
+        assert_eq!(words(&run(&pipeline, &frame).frame), expected);
+    }
+    let of = |port| words(&run(&PIPELINE, &V4::new(CLIENT, WEB, 6).frame(&segment(port, 1_480))).frame);
+    let (first, second) = (of(1), of(2));
+    assert!(first != second && first[..2] != [0, 0] && first[2..] == [0, 0], "{first:?} {second:?}");
+    assert_eq!(first, of(1), "equal frames have equal answers");
+}
+
 /// Who answered a broken request with a right checksum would hide the fault.
 #[test]
 fn a_wrong_echo_checksum_stays_wrong() {

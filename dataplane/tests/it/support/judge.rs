@@ -108,7 +108,11 @@ pub(crate) fn check_answer(frame: &[u8], answer: &[u8]) -> Vec<u8> {
     let (asked, said) = (&frame[link_len..], &answer[link_len..]);
     if said[0] >> 4 == 4 {
         assert_eq!(checksum(&said[..20]), 0, "header checksum");
-        assert_eq!((said[0], &said[4..10]), (0x45, &[0, 0, 0, 0, 64, 1][..]), "a header of our own");
+        assert_eq!((said[0], &said[8..10]), (0x45, &[64, 1][..]), "a header of our own");
+        // RFC 6864: an identification that is used once, or DF. The reply to an echo has the request's.
+        let is_echo = said[20] == 0;
+        let atomic = [asked[4], asked[5], asked[6] & 0x40, 0];
+        assert!(if is_echo { said[4..8] == atomic } else { said[4..6] != [0, 0] && said[6..8] == [0, 0] });
         assert_eq!((&said[12..16], &said[16..20]), (&asked[16..20], &asked[12..16]));
         assert_eq!(usize::from(u16::from_be_bytes([said[2], said[3]])), said.len());
         assert_eq!(checksum(&said[20..]), 0, "ICMP checksum");
