@@ -24,11 +24,15 @@ enum left {
 	LEFT_TOO_BIG = 11,
 	LEFT_NO_ROOM = 12,
 	LEFT_UNFINISHED = 13,
-	LEFT_REASONS = 14,
+	LEFT_SOURCE = 14,
+	LEFT_REASONS = 15,
 };
 
 // Constants of a generation, written into the object before the kernel verifies it. Prefix lengths in use come
-// longest first; a bind's `rank` is the place of its length there.
+// longest first; a bind's `rank` is the place of its length there. `named` has a bit for the hash of each address that a
+// bind names in full.
+enum { NAMED_BITS = 12 };
+
 struct config {
 	__u64 seed;
 	__u32 mtu;
@@ -39,8 +43,10 @@ struct config {
 	__u32 reserved;
 	__u32 masks_v4[34];
 	__u64 masks_v6[129][2];
+	__u64 named_v4[1 << (NAMED_BITS - 6)];
+	__u64 named_v6[1 << (NAMED_BITS - 6)];
 };
-_Static_assert(sizeof(struct config) == 2232, "config");
+_Static_assert(sizeof(struct config) == 3256, "config");
 
 // A slot of a bind table. A key lies in the first of its two slots, or in the second, and then the first is marked.
 enum bind_flags {
@@ -84,6 +90,7 @@ enum field {
 	DST_ADDR = 2,
 	SRC_PORT = 4,
 	DST_PORT = 8,
+	ALL_FIELDS = 15,
 };
 
 struct table {

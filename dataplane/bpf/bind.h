@@ -79,15 +79,65 @@ static __always_inline int is_v6(const struct bind_v6 *slot, __u64 high, __u64 l
 		(slot->bind.rank ^ rank)) == 0;
 }
 
+// Does a bind name exactly this address? Longest lengths come first, so such a bind has rank 0. Most addresses have a
+// clear bit in `named`, which user space set for each address that a bind names.
+static __always_inline int is_marked(const volatile __u64 *named, __u64 folded)
+{
+	__u64 at = folded * SPREAD >> (64 - NAMED_BITS);
+
+	return named[at >> 6] >> (at & 63) & 1;
+}
+
+static __always_inline int holds_v4(__u32 address, __u8 protocol)
+{
+	struct slots at = slots_of(address | (__u64)protocol << 32, config.slots_v4);
+	const struct bind_v4 *slot = map_lookup(&binds_v4, &at.first);
+
+	if (slot && is_v4(slot, address, protocol, 0))
+		return 1;
+	slot = map_lookup(&binds_v4, &at.second);
+	return slot && is_v4(slot, address, protocol, 0);
+}
+
+static __always_inline int names_v4(__u32 address)
+{
+	if (likely(!is_marked(config.named_v4, address)))
+		return 0;
+	return holds_v4(address, PROTOCOL_TCP) || holds_v4(address, PROTOCOL_UDP);
+}
+
+static __always_inline struct slots slots_of_v6(__u64 high, __u64 low, __u32 rank, __u8 protocol)
+{
+	__u64 folded = (low ^ config.seed) * SPREAD;
+
+	return slots_of((folded ^ folded >> 32) + high + ((__u64)(rank << 8 | protocol) << 32), config.slots_v6);
+}
+
+static __always_inline int holds_v6(__u64 high, __u64 low, __u8 protocol)
+{
+	struct slots at = slots_of_v6(high, low, 0, protocol);
+	const struct bind_v6 *slot = map_lookup(&binds_v6, &at.first);
+
+	if (slot && is_v6(slot, high, low, protocol, 0))
+		return 1;
+	slot = map_lookup(&binds_v6, &at.second);
+	return slot && is_v6(slot, high, low, protocol, 0);
+}
+
+static __always_inline int names_v6(__u64 high, __u64 low)
+{
+	if (likely(!is_marked(config.named_v6, low ^ (high << 32 | high >> 32))))
+		return 0;
+	return holds_v6(high, low, PROTOCOL_TCP) || holds_v6(high, low, PROTOCOL_UDP);
+}
+
 static __always_inline __u32 find_v6(const __u64 destination[2], __u8 protocol, __u16 port)
 {
 	__u64 all_high = bpf_be64(destination[0]), all_low = bpf_be64(destination[1]);
 
 	for (__u32 rank = 0; rank < 129 && rank < config.lengths_v6; rank++) {
 		__u64 high = all_high & config.masks_v6[rank][0], low = all_low & config.masks_v6[rank][1];
-		__u64 folded = (low ^ config.seed) * SPREAD;
-		struct slots at = slots_of((folded ^ folded >> 32) + high + ((__u64)(rank << 8 | protocol) << 32),
-					   config.slots_v6);
+		struct slots at = slots_of_v6(high, low, rank, protocol);
 		const struct bind_v6 *slot = map_lookup(&binds_v6, &at.first);
 
 		if (slot && !is_v6(slot, high, low, protocol, rank)) {

@@ -54,6 +54,7 @@ enum map_type {
 	MAP_HASH = 1,
 	MAP_PER_CPU_HASH = 5,
 	MAP_PER_CPU_ARRAY = 6,
+	MAP_PREFIXES = 11,
 };
 
 // The start of what may be read of a socket.
@@ -92,6 +93,8 @@ struct tuple_v6 {
 };
 
 enum map_flags {
+	// Entries are allocated one by one; prefixes must be.
+	MAP_NO_PREALLOC = 1 << 0,
 	// User space fills the memory itself.
 	MAP_MMAPABLE = 1 << 10,
 };
@@ -114,9 +117,6 @@ static long (*const adjust_tail)(struct xdp_md *ctx, int delta) = (void *)65;
 static long (*const release_socket)(struct socket *socket) = (void *)86;
 static struct socket *(*const find_socket)(struct xdp_md *ctx, const void *tuple, __u32 size, __u64 netns,
 					   __u64 flags) = (void *)99;
-// GPL-only, hence the second licence.
-static long (*const check_cookie)(struct socket *socket, const void *ip, __u32 ip_len, const void *tcp,
-				  __u32 tcp_len) = (void *)100;
 
 static const __u64 THIS_NETNS = (__u64)-1;
 

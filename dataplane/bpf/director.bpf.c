@@ -7,6 +7,7 @@
 #include "encap.h"
 #include "hash.h"
 #include "parse.h"
+#include "source.h"
 
 const volatile struct config config = {};
 volatile __u32 hops_half = 0;
@@ -76,6 +77,9 @@ static __always_inline int direct_v4(struct xdp_md *ctx, const struct ipv4_heade
 		return leave(LEFT_NO_BIND);
 	if (unlikely(!checksum_holds(ip)))
 		return leave(LEFT_CHECKSUM);
+	__u32 client = bpf_ntohl(ip->source);
+	if (unlikely(!is_client_v4(client) || names_v4(client)))
+		return leave(LEFT_SOURCE);
 	if (unlikely(is_unfinished_v4(ip, packet->len, frame_end(ctx))))
 		return leave(LEFT_UNFINISHED);
 	const struct table *table = map_lookup(&tables, &at);
@@ -100,6 +104,9 @@ static __always_inline int direct_v6(struct xdp_md *ctx, const struct ipv6_heade
 	__u32 at = find_v6(destination, packet->protocol, packet->destination_port);
 	if (at == NONE)
 		return leave(LEFT_NO_BIND);
+	__u64 high = bpf_be64(source[0]), low = bpf_be64(source[1]);
+	if (unlikely(!is_client_v6(high, low) || names_v6(high, low)))
+		return leave(LEFT_SOURCE);
 	if (unlikely(is_unfinished_v6(ip, frame_end(ctx))))
 		return leave(LEFT_UNFINISHED);
 	const struct table *table = map_lookup(&tables, &at);

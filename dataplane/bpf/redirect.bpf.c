@@ -4,15 +4,22 @@
 // `dataplane redirect`, or to the kernel if it is none of ours.
 //
 // Plain: no tag, IPv4 outside without options and with a right checksum, UDP checksum 0, lengths that agree; inside
-// TCP or UDP over IPv4 without options or over IPv6 without extension headers; and outside no mark of congestion that
-// the packet inside would have to take over.
+// TCP or UDP over IPv4 without options or over IPv6 without extension headers, from an address that a client can have,
+// and no GUE for this host again; and outside no mark of congestion that the packet inside would have to take over.
+#include "hash.h"
 #include "parse.h"
 #include "redirect_abi.h"
+#include "source.h"
 
 const volatile struct redirect_config redirect_config = {};
 
 struct map SEC("maps") fates = { MAP_PER_CPU_ARRAY, 4, sizeof(__u64), FATES, 0 };
 struct map SEC("maps") neighbours = { MAP_HASH, 4, sizeof(struct neighbour), 4096, 0 };
+// Addresses of this host, and VIPs that are named in full.
+struct map SEC("maps") no_clients = { MAP_PREFIXES, sizeof(struct prefix), 1, 4096, MAP_NO_PREALLOC };
+// SYNs that were kept lately, by the hash of their flow: tag (24 bits) | second it was seen (8) | initial sequence number
+// (32). User space reads and writes the same words; `redirect::recent` says why and how.
+struct map SEC("maps") recent_syns = { MAP_ARRAY, 4, sizeof(__u64), RECENT_SYNS, MAP_MMAPABLE };
 struct map SEC("maps") forwarded_to = { MAP_PER_CPU_HASH, 4, sizeof(struct tally), 4096, 0 };
 struct map SEC("maps") second_hop_from = { MAP_PER_CPU_HASH, 4, sizeof(struct tally), 4096, 0 };
 
@@ -147,46 +154,129 @@ static __always_inline int forward(struct xdp_md *ctx, struct outer *outer, __be
 	return count(FORWARDED, way->ifindex == ctx->ingress_ifindex ? XDP_TX : redirect_to(way->ifindex, 0));
 }
 
-// A socket in any state but LISTEN knows the flow; one that listens, if the packet brings its SYN cookie back.
-static __always_inline enum fate ask(struct socket *socket, const void *ip, __u32 ip_len, const struct tcp_header *tcp)
+static __always_inline __u64 *recent_syn(__u64 hash)
 {
-	enum fate fate = FORWARDED;
+	__u32 at = hash & (RECENT_SYNS - 1);
 
-	if (!socket)
-		return fate;
-	if (socket->state != SOCKET_LISTENS)
-		fate = KEPT_SOCKET;
-	else if ((tcp->flags & 0x16) == 0x10 && !check_cookie(socket, ip, ip_len, tcp, sizeof(*tcp)))
-		fate = KEPT_COOKIE;
-	release_socket(socket);
-	return fate;
+	return map_lookup(&recent_syns, &at);
+}
+
+static __always_inline __u64 second(void)
+{
+	return monotonic_ns() / 1000000000;
+}
+
+// Never 0, so that no flow matches an empty word.
+static __always_inline __u64 tag_of(__u64 hash)
+{
+	return hash >> 40 | 1;
+}
+
+static __always_inline void remember(__u64 hash, const struct tcp_header *tcp)
+{
+	__u64 *word = recent_syn(hash);
+
+	if (word)
+		*word = tag_of(hash) << 40 | (second() & 0xff) << 32 | bpf_ntohl(tcp->sequence);
+}
+
+// May this segment complete, or be sent right after, the handshake of a SYN that was kept here? Whoever wrote the word may
+// have read the clock a moment later.
+static __always_inline int follows_syn(__u64 hash, const struct tcp_header *tcp)
+{
+	__u64 *slot = recent_syn(hash);
+
+	if ((tcp->flags & 0x16) != 0x10 || !slot)
+		return 0;
+	__u64 word = *slot;
+	__u64 age = (second() - (word >> 32) + 1) & 0xff;
+	__u32 offset = bpf_ntohl(tcp->sequence) - (__u32)word - 1;
+	return word >> 40 == tag_of(hash) && age <= RECENT_SECONDS + 1 && offset <= 65535;
+}
+
+// A socket in any state but LISTEN knows the flow. Where there is none, the flow's SYN may have been answered with a
+// cookie. The kernel is not asked whether the cookie is good: it would say so of the cookies of all its containers.
+static __always_inline enum fate judge_tcp(struct xdp_md *ctx, const void *tuple, __u32 size, __u64 hash,
+					   const struct tcp_header *tcp)
+{
+	if ((tcp->flags & 0x16) == 0x02) {
+		remember(hash, tcp);
+		return KEPT_SYN;
+	}
+	struct socket *socket = find_socket(ctx, tuple, size, THIS_NETNS, 0);
+	if (socket) {
+		__u32 state = socket->state;
+		release_socket(socket);
+		if (state != SOCKET_LISTENS)
+			return KEPT_SOCKET;
+	}
+	return follows_syn(hash, tcp) ? KEPT_COOKIE : FORWARDED;
 }
 
 static __always_inline enum fate judge_tcp_v4(struct xdp_md *ctx, const struct ipv4_header *ip,
 					      const struct tcp_header *tcp)
 {
 	struct tuple_v4 tuple = { ip->source, ip->destination, tcp->ports.source, tcp->ports.destination };
+	__u64 key[2] = { redirect_config.syn_key[0], redirect_config.syn_key[1] };
+	__u32 ports = tcp->ports.source | (__u32)tcp->ports.destination << 16;
 
-	if ((tcp->flags & 0x16) == 0x02)
-		return KEPT_SYN;
-	return ask(find_socket(ctx, &tuple, sizeof(tuple), THIS_NETNS, 0), ip, 20, tcp);
+	return judge_tcp(ctx, &tuple, sizeof(tuple), hash_v4(key, ALL_FIELDS, ip->source, ip->destination, ports), tcp);
 }
 
-static __always_inline enum fate judge_v4(struct xdp_md *ctx, const struct ipv4_header *ip, const void *end, __u32 len,
-					  __u8 *ecn)
+static __always_inline int is_no_client(struct prefix *address)
+{
+	address->bits = 128;
+	return map_lookup(&no_clients, address) != 0;
+}
+
+static __always_inline int may_send_v4(__be32 source)
+{
+	struct prefix address = { .address = { 0, 0, 0xffff0000, source } };
+
+	return is_client_v4(bpf_ntohl(source)) && !is_no_client(&address);
+}
+
+static __always_inline int may_send_v6(const __u64 source[2])
+{
+	struct prefix address;
+
+	__builtin_memcpy(address.address, source, 16);
+	return is_client_v6(bpf_be64(source[0]), bpf_be64(source[1])) && !is_no_client(&address);
+}
+
+// UDP that is for a service here, and not for the socket of `dataplane redirect` again.
+static __always_inline enum fate judge_udp(const struct ports *ports)
+{
+	return redirect_config.keeps_udp && ports->destination != redirect_config.port ? KEPT_UDP : LEFT_INNER;
+}
+
+// Taking the outer header off or writing it anew loses what ECN field it had. That changes nothing where it was Not-ECT
+// or ECT(0), whatever is inside, nor where it is the same as inside (RFC 6040, figure 4).
+static __always_inline int ecn_says_more(const struct outer *outer, __u8 inside)
+{
+	__u8 outside = outer->ip[1] & 3;
+
+	return outside & 1 && outside != inside;
+}
+
+static __always_inline enum fate judge_v4(struct xdp_md *ctx, const struct outer *outer, const struct ipv4_header *ip,
+					  const void *end, __u32 len, __u8 *ecn)
 {
 	const struct tcp_header *tcp = (const void *)ip + 20;
 
 	// A UDP header is no longer than the first part of a TCP header.
 	if ((const void *)ip + 28 > end || ip->version_and_length != 0x45 || ip->fragment & bpf_htons(0x3fff) ||
 	    bpf_ntohs(ip->total_length) != len || !checksum_holds(ip) ||
-	    !holds_v4(redirect_config.vips_v4, redirect_config.vip_v4_count, ip->destination))
+	    !holds_v4(redirect_config.vips_v4, redirect_config.vip_v4_count, ip->destination) ||
+	    !may_send_v4(ip->source))
 		return LEFT_INNER;
 	if (is_unfinished_v4(ip, len, end))
 		return LEFT_INNER_UNFINISHED;
 	*ecn = ip->traffic_class & 3;
-	if (ip->protocol == PROTOCOL_UDP && redirect_config.keeps_udp)
-		return KEPT_UDP;
+	if (ecn_says_more(outer, *ecn))
+		return LEFT_OUTER;
+	if (ip->protocol == PROTOCOL_UDP)
+		return judge_udp(&tcp->ports);
 	if (ip->protocol != PROTOCOL_TCP || (const void *)(tcp + 1) > end)
 		return LEFT_INNER;
 	return judge_tcp_v4(ctx, ip, tcp);
@@ -195,30 +285,32 @@ static __always_inline enum fate judge_v4(struct xdp_md *ctx, const struct ipv4_
 static __always_inline enum fate judge_tcp_v6(struct xdp_md *ctx, const struct ipv6_header *ip,
 					      const struct tcp_header *tcp)
 {
+	__u64 key[2] = { redirect_config.syn_key[0], redirect_config.syn_key[1] };
+	__u32 ports = tcp->ports.source | (__u32)tcp->ports.destination << 16;
 	struct tuple_v6 tuple;
 
-	if ((tcp->flags & 0x16) == 0x02)
-		return KEPT_SYN;
 	__builtin_memcpy(tuple.source, ip->source, 16);
 	__builtin_memcpy(tuple.destination, ip->destination, 16);
 	tuple.source_port = tcp->ports.source;
 	tuple.destination_port = tcp->ports.destination;
-	return ask(find_socket(ctx, &tuple, sizeof(tuple), THIS_NETNS, 0), ip, 40, tcp);
+	return judge_tcp(ctx, &tuple, sizeof(tuple), hash_v6(key, ALL_FIELDS, ip->source, ip->destination, ports), tcp);
 }
 
-static __always_inline enum fate judge_v6(struct xdp_md *ctx, const struct ipv6_header *ip, const void *end, __u32 len,
-					  __u8 *ecn)
+static __always_inline enum fate judge_v6(struct xdp_md *ctx, const struct outer *outer, const struct ipv6_header *ip,
+					  const void *end, __u32 len, __u8 *ecn)
 {
 	const struct tcp_header *tcp = (const void *)(ip + 1);
 
 	if ((const void *)(ip + 1) + 8 > end || (ip->first & 0xf0) != 0x60 ||
-	    40 + bpf_ntohs(ip->payload_length) != len || !is_vip_v6(ip->destination))
+	    40 + bpf_ntohs(ip->payload_length) != len || !is_vip_v6(ip->destination) || !may_send_v6(ip->source))
 		return LEFT_INNER;
 	if (is_unfinished_v6(ip, end))
 		return LEFT_INNER_UNFINISHED;
 	*ecn = ip->first >> 12 & 3;
-	if (ip->next_header == PROTOCOL_UDP && redirect_config.keeps_udp)
-		return KEPT_UDP;
+	if (ecn_says_more(outer, *ecn))
+		return LEFT_OUTER;
+	if (ip->next_header == PROTOCOL_UDP)
+		return judge_udp(&tcp->ports);
 	if (ip->next_header != PROTOCOL_TCP || (const void *)(tcp + 1) > end)
 		return LEFT_INNER;
 	return judge_tcp_v6(ctx, ip, tcp);
@@ -250,15 +342,6 @@ static __always_inline enum fate read_outer(const struct outer *outer, __u32 fra
 	return FATES;
 }
 
-// Taking the outer header off or writing it anew loses what ECN field it had. That changes nothing where it was Not-ECT
-// or ECT(0), whatever is inside, nor where it is the same as inside (RFC 6040, figure 4).
-static __always_inline int ecn_says_more(const struct outer *outer, __u8 inside)
-{
-	__u8 outside = outer->ip[1] & 3;
-
-	return outside & 1 && outside != inside;
-}
-
 SEC("xdp")
 int redirect(struct xdp_md *ctx)
 {
@@ -276,13 +359,11 @@ int redirect(struct xdp_md *ctx)
 	void *inner = (void *)outer + sizeof(outer->link) + strip;
 	__u32 len = frame_len - sizeof(outer->link) - strip;
 	if (outer->gue.protocol == PROTOCOL_IPV4)
-		fate = judge_v4(ctx, inner, end, len, &ecn);
+		fate = judge_v4(ctx, outer, inner, end, len, &ecn);
 	else
-		fate = judge_v6(ctx, inner, end, len, &ecn);
-	if (fate == LEFT_INNER || fate == LEFT_INNER_UNFINISHED)
+		fate = judge_v6(ctx, outer, inner, end, len, &ecn);
+	if (fate > FORWARDED)
 		return count(fate, XDP_PASS);
-	if (ecn_says_more(outer, ecn))
-		return count(LEFT_OUTER, XDP_PASS);
 	if (fate != FORWARDED)
 		return keep(ctx, fate, strip, outer);
 	if (outer->gue.next_hop == outer->gue.hop_count)

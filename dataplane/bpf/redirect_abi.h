@@ -25,7 +25,14 @@ enum fate {
 	FATES = 20,
 };
 
-enum { MAX_PREFIXES = 16 };
+enum {
+	// Of each list.
+	MAX_PREFIXES = 16,
+	// Words of the array of SYNs that were kept lately.
+	RECENT_SYNS = 1 << 18,
+	// Seconds for which one is believed.
+	RECENT_SECONDS = 60,
+};
 
 struct prefix_v4 {
 	__be32 network;
@@ -54,8 +61,10 @@ struct redirect_config {
 	struct prefix_v4 backends[MAX_PREFIXES];
 	struct prefix_v4 vips_v4[MAX_PREFIXES];
 	struct prefix_v6 vips_v6[MAX_PREFIXES];
+	// Of the hash of flows in the array of SYNs.
+	__u64 syn_key[2];
 };
-_Static_assert(sizeof(struct redirect_config) == 976, "redirect_config");
+_Static_assert(sizeof(struct redirect_config) == 992, "redirect_config");
 
 // How a next hop is reached, by its address. Filled by user space, which resolves it.
 struct neighbour {
@@ -66,6 +75,13 @@ struct neighbour {
 	__u32 reserved;
 };
 _Static_assert(sizeof(struct neighbour) == 24, "neighbour");
+
+// Part of the addresses that no client of this host can have; an IPv4 address lies behind ::ffff:0:0/96.
+struct prefix {
+	__u32 bits;
+	__u32 address[4];
+};
+_Static_assert(sizeof(struct prefix) == 20, "prefix");
 
 // Packets by another host's address, and when the last one came (CLOCK_MONOTONIC).
 struct tally {

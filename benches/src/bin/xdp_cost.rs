@@ -8,6 +8,7 @@
 //! Needs bpf(2): run as root.
 
 use std::net::{IpAddr, TcpListener, TcpStream};
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -17,12 +18,13 @@ use aya::{Ebpf, EbpfLoader, TestRun};
 use benches::table::https;
 use benches::usage::no_arguments;
 use common::backend::Backend;
-use common::bind::Bind;
-use common::hash::mix;
+use common::bind::{Bind, Prefix};
+use common::hash::{SipKey, mix};
 use common::table::{ForwardingTable, Table};
 use dataplane::pipeline::{Echo, Pipeline, Route, Underlay};
+use dataplane::redirect::clients::Own;
 use dataplane::redirect::config::RedirectConfig;
-use dataplane::sys::thread::cpu_time;
+use dataplane::sys::thread::{cpu_time, unshare_network};
 use dataplane::wire::checksum::Sum;
 use dataplane::wire::ethernet::Mac;
 use dataplane::xdp::{Director, Neighbour, Redirect};
@@ -131,12 +133,24 @@ fn descriptor(ebpf: &Ebpf, name: &str) -> Result<ProgramFd> {
 /// The redirector's program, for a connection of this host and for one of another, beside the bare question to the
 /// kernel that it cannot do without.
 fn redirect() -> Result<()> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
+    // In a network of its own, since the program refuses clients of the loopback network.
+    unshare_network().context("a network namespace")?;
+    for arguments in [
+        "link set lo up",
+        "addr add 203.0.113.10/32 dev lo",
+        "addr add 198.51.100.7/32 dev lo",
+        "route replace local 203.0.113.10 dev lo src 198.51.100.7 table local",
+    ] {
+        let done = Command::new("ip").args(arguments.split(' ')).status().context("ip (iproute2)")?;
+        anyhow::ensure!(done.success(), "ip {arguments}: {done}");
+    }
+    let listener = TcpListener::bind("203.0.113.10:0")?;
     let client = TcpStream::connect(listener.local_addr()?)?;
     let (client, service) = (client.local_addr()?.port(), listener.local_addr()?.port());
-    let text = "{version: 1, directors: [10.0.0.1], backends: [10.0.1.0/24], vips: [127.0.0.0/8]}";
+    let text = "{version: 1, directors: [10.0.0.1], backends: [10.0.1.0/24], vips: [203.0.113.10]}";
     let config = RedirectConfig::parse("bench", text)?;
-    let mut program = Redirect::load(&config, &[[10, 0, 1, 1].into()], [2, 0, 0, 0, 0, 1])?;
+    let own: Own = [Prefix::host([10, 0, 1, 1].into())].into_iter().collect();
+    let mut program = Redirect::load(&config, &own, [2, 0, 0, 0, 0, 1], SipKey::new([7; 16]))?;
     let way = Neighbour {
         destination: [2, 0, 0, 0, 0, 2],
         source: [2, 0, 0, 0, 0, 1],
@@ -147,7 +161,7 @@ fn redirect() -> Result<()> {
     let tested = program.program().context("a program")?.fd()?.try_clone()?;
     let information = program.program().context("a program")?.info()?;
     println!("redirect: {} instructions verified", information.verified_instruction_count().unwrap_or(0));
-    let ends = [[127, 0, 0, 1], [127, 0, 0, 1]].concat();
+    let ends = [[198, 51, 100, 7], [203, 0, 113, 10]].concat();
     let tuple = [&ends[..], &client.to_be_bytes(), &service.to_be_bytes()].concat();
     for (name, port, growth, bare) in [
         ("  kept: established", client, Some(-40), false),
@@ -173,7 +187,7 @@ fn redirect() -> Result<()> {
 fn wrapped(from: u16, to: u16) -> Vec<u8> {
     let ports = [from.to_be_bytes(), to.to_be_bytes()].concat();
     let segment = [&ports[..], &[0, 0, 0, 1, 0, 0, 0, 1, 0x50, 16, 0xff, 0xff, 0, 0, 0, 0]].concat();
-    let inner = ipv4([127, 0, 0, 1], [127, 0, 0, 1], 6, &segment);
+    let inner = ipv4([198, 51, 100, 7], [203, 0, 113, 10], 6, &segment);
     let gue = [&[2, 4, 0, 0, 0, 0, 0, 1, 10, 0, 1, 2][..], &inner].concat();
     let len = u16::try_from(8 + gue.len()).unwrap_or(0).to_be_bytes();
     let datagram = [&[0x80, 1, 0x4c, 0x43, len[0], len[1], 0, 0][..], &gue].concat();

@@ -318,10 +318,9 @@ impl Family {
             *vip = (*vip).min(*table);
         }
         let prefixes = grouped.into_iter().map(|(key, mut spans)| (key, Ports::new(&mut spans))).collect();
-        let full = |bind: &Bind| bind.prefix.bits == super::width(bind.prefix.address);
         let named: Vec<u128> = binds
             .iter()
-            .filter(|(bind, _)| full(bind))
+            .filter(|(bind, _)| bind.prefix.is_host())
             .map(|(bind, _)| Key::new(bind.prefix.address, bind.prefix.bits, 0).address)
             .collect();
         Self { lengths, prefixes, vips, named: Named::new(&named) }

@@ -81,6 +81,11 @@ impl Prefix {
         self.bits
     }
 
+    /// Does it hold one address only?
+    pub const fn is_host(self) -> bool {
+        self.bits == width(self.address)
+    }
+
     /// Does it hold `address`? Never one of the other family.
     pub fn contains(self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4() && mask(address, self.bits) == self.address
@@ -90,7 +95,7 @@ impl Prefix {
 impl fmt::Display for Prefix {
     /// `203.0.113.0/28`, or the bare address where it is the only one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.bits == width(self.address) {
+        if self.is_host() {
             return self.address.fmt(f);
         }
         write!(f, "{}/{}", self.address, self.bits)

@@ -2,6 +2,7 @@
 //! means.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use common::bind::Prefix;
@@ -35,6 +36,8 @@ pub struct RedirectConfig {
     pub interface: Option<String>,
     /// Threads.
     pub workers: u8,
+    /// The mark (`SO_MARK`) of what the socket's way hands to this host's kernel, for its firewall.
+    pub mark: Option<NonZeroU32>,
     /// Where `dataplane status` finds this process.
     pub control: Option<PathBuf>,
 }
@@ -87,6 +90,8 @@ struct Raw {
     #[serde(default)]
     workers: Slot,
     #[serde(default)]
+    mark: Slot,
+    #[serde(default)]
     control: Slot,
 }
 
@@ -100,6 +105,16 @@ pub struct Typed {
 }
 
 impl RedirectConfig {
+    /// Does the socket take datagrams for this address and port? `[::]` is for both families.
+    pub fn listens_at(&self, to: SocketAddr) -> bool {
+        let address = match self.listen.ip() {
+            IpAddr::V6(any) if any.is_unspecified() => true,
+            IpAddr::V4(any) if any.is_unspecified() => to.is_ipv4(),
+            one => one == to.ip(),
+        };
+        address && to.port() == self.listen.port()
+    }
+
     /// Reads a file. Paths in it are relative to its folder.
     pub fn read(path: &Path, typed: Typed) -> Result<Self, ConfigError> {
         let text = files::text(path).map_err(|error| ConfigError::unreadable(path, &error))?;
@@ -129,6 +144,7 @@ impl RedirectConfig {
             mode,
             interface: interface_for(mode, raw.interface.field(path, "interface"), typed.interface, path)?,
             workers: workers.map_or(Ok(1), |field| field.number(1..=64))?,
+            mark: raw.mark.field(path, "mark").map(mark).transpose()?,
             control: raw.control.field(path, "control").map(|it| it.path(folder_of(path))).transpose()?,
         })
     }
@@ -143,6 +159,16 @@ const MODES: [(&str, Mode); 3] = [("socket", Mode::Socket), ("auto", Mode::Auto)
 const UDP: [(&str, Udp); 2] = [("keep", Udp::Keep), ("socket", Udp::Socket)];
 const SWITCH: [(&str, bool); 2] = [("on", true), ("off", false)];
 const PREFIX: &str = "an address, or a prefix without host bits such as 10.0.1.0/24";
+
+const MARK: &str = "a number from 1 to 4294967295, or from 0x1 to 0xffffffff";
+
+/// As `nft` and `ip rule` write it.
+fn mark(field: Field<'_>) -> Result<NonZeroU32, ConfigError> {
+    let (digits, radix) = field.text().strip_prefix("0x").map_or((field.text(), 10), |digits| (digits, 16));
+    let plain = digits.bytes().all(|octet| octet.is_ascii_hexdigit());
+    let value = u32::from_str_radix(digits, radix).ok().filter(|_| plain);
+    value.and_then(NonZeroU32::new).ok_or_else(|| field.refuse(MARK))
+}
 
 fn listen(field: Field<'_>) -> Result<SocketAddr, ConfigError> {
     let address = field.text().parse::<SocketAddr>().ok().filter(|address| address.port() != 0);
@@ -209,6 +235,31 @@ mod tests {
         assert_eq!((config.second_chance, config.udp), (false, Udp::Socket));
     }
 
+    #[test]
+    fn a_mark_is_read_as_it_is_written_elsewhere() {
+        let mark = |text: &str| RedirectConfig::parse("x", &format!("{MINIMAL}{text}\n")).unwrap().mark;
+        assert_eq!(mark(""), None);
+        for (text, value) in [("7", 7), ("0x54525953", 0x5452_5953), ("0xffffffff", u32::MAX), ("10", 10)] {
+            assert_eq!(mark(&format!("mark: {text}")).map(NonZeroU32::get), Some(value));
+        }
+    }
+
+    #[test]
+    fn the_socket_takes_what_its_address_says() {
+        for (listen, takes) in [
+            ("[::]:19523", [true, true, false]),
+            ("0.0.0.0:19523", [true, false, false]),
+            ("203.0.113.10:19523", [true, false, false]),
+            ("10.0.1.1:19523", [false, false, false]),
+            ("[::]:19524", [false, false, false]),
+            ("[2001:db8::10]:19523", [false, true, false]),
+        ] {
+            let config = RedirectConfig::parse("x", &format!("{MINIMAL}listen: \"{listen}\"\n")).unwrap();
+            let to = ["203.0.113.10:19523", "[2001:db8::10]:19523", "203.0.113.10:53"];
+            assert_eq!(to.map(|to| config.listens_at(to.parse().unwrap())), takes, "{listen}");
+        }
+    }
+
     fn refused(text: &str) -> String {
         RedirectConfig::parse("r.yaml", text).unwrap_err().to_string()
     }
@@ -224,6 +275,12 @@ mod tests {
             ("mode: fast", "mode: found `fast`, allowed: socket, auto, xdp"),
             ("listen: \"::\"", "listen: found `::`, allowed: an address and a port, such as \"[::]:19523\""),
             ("control: \"\"", "control: found ``, allowed: a path"),
+            ("mark: 0", &format!("mark: found `0`, allowed: {MARK}")),
+            ("mark: 0x0", &format!("mark: found `0x0`, allowed: {MARK}")),
+            ("mark: 0x", &format!("mark: found `0x`, allowed: {MARK}")),
+            ("mark: +1", &format!("mark: found `+1`, allowed: {MARK}")),
+            ("mark: 4294967296", &format!("mark: found `4294967296`, allowed: {MARK}")),
+            ("mark: red", &format!("mark: found `red`, allowed: {MARK}")),
             (
                 "interface: a/b",
                 "interface: found `a/b`, allowed: the name of an Ethernet interface, 1 to 15 octets without '/' and \

@@ -82,6 +82,17 @@ reasons! {
         NextHop = 10 "next_hop",
         /// Congestion was marked on the way, and the packet inside cannot say so (RFC 6040 §4.2).
         Congestion = 11 "congestion",
+        /// The source of the packet inside, or the client that an ICMP error is about, is an address that no client can
+        /// have: see [`NoClients`](super::clients::NoClients).
+        InnerSource = 12 "inner_source",
+        /// The checksum of the inner IPv4 header is wrong.
+        HeaderChecksum = 13 "header_checksum",
+        /// The options of the inner IPv4 header cannot be read.
+        Options = 14 "options",
+        /// The packet inside is a datagram for this redirector's own socket: GUE in GUE.
+        Tunnel = 15 "tunnel",
+        /// The datagram came by the loopback interface, and its source is no address of this host.
+        Loopback = 16 "loopback",
     }
 }
 

@@ -1,28 +1,28 @@
 //! The fast path in the kernel: it takes the plain case off the UDP socket, and this keeps it to the network as it is.
 //!
-//! Program and workers keep nothing between packets that the other would need, so either may decide about any packet of
-//! a flow, and the program may come and go. But for one thing: a SYN cookie is recognised by whichever of them saw
-//! the SYN, or by the program in any case, which asks the kernel.
+//! Program and workers keep nothing between packets that the other would need but the SYNs that were kept lately, which
+//! they share ([`recent`](super::recent)). So either may decide about any packet of a flow, and the program may come and go.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::config::{Mode, RedirectConfig};
+use super::clients::Own;
+use super::config::Mode;
 use super::counters::Report;
 use super::decide::Keep;
-use super::run::say;
+use super::run::{Shared, say};
 use crate::instance::InstanceLock;
 use crate::route::{Egress, NextHop, Pinned, Resolver};
 use crate::sys::interface::{Interface, driver};
 use crate::sys::thread::monotonic;
-use crate::xdp::{Attached, Neighbour, Placed, Redirect, RedirectCounts, XdpError};
+use crate::xdp::{Attached, Neighbour, Placed, Redirect, RedirectCounts, XdpError, outer_addresses};
 
-/// How often next hops and own addresses are looked at again.
+/// How often next hops are looked at again.
 const REFRESH: Duration = Duration::from_secs(1);
 
 /// The program on the interface, and what it was told.
@@ -31,10 +31,10 @@ pub(super) struct FastPath {
     program: Redirect,
     attached: Attached,
     _lock: InstanceLock,
-    config: RedirectConfig,
+    mode: Mode,
     interface: Interface,
     resolver: Resolver,
-    own: Vec<Ipv4Addr>,
+    own: Arc<Own>,
     neighbours: BTreeMap<Ipv4Addr, Neighbour>,
     refreshed: Option<Instant>,
     /// What programs counted that are gone.
@@ -64,12 +64,13 @@ impl fmt::Display for FastReport {
 
 impl FastPath {
     /// As `mode` wants it: `xdp` must have it, `auto` does without where it cannot be had, and says why.
-    pub(super) fn start(config: &RedirectConfig) -> anyhow::Result<Option<Self>> {
+    pub(super) fn start(shared: &Shared) -> anyhow::Result<Option<Self>> {
+        let config = &shared.config;
         let Some(name) = &config.interface else { return Ok(None) };
         if config.mode == Mode::Socket || !config.second_chance {
             return Ok(None);
         }
-        match Self::on(name, config) {
+        match Self::on(name, shared) {
             Ok((fast, placed)) => {
                 say(format_args!("{name}: XDP, {placed}"));
                 Ok(Some(fast))
@@ -82,16 +83,20 @@ impl FastPath {
         }
     }
 
-    fn on(name: &str, config: &RedirectConfig) -> anyhow::Result<(Self, Placed)> {
+    fn on(name: &str, shared: &Shared) -> anyhow::Result<(Self, Placed)> {
         let interface = Interface::named(name)?;
         let lock = InstanceLock::on(&interface, say)?;
-        let own = own_addresses()?;
-        let (program, placed) = load(config, &own, &interface)?;
+        let own = shared.own.load_full();
+        let mode = shared.config.mode;
+        let mut program = load(shared, &own, &interface)?;
+        // A veth hands on what is sent from inside it only to a peer that is prepared for it.
+        let native = mode == Mode::Xdp || driver(&interface.name).is_ok_and(|driver| driver != "veth");
+        let placed = program.attach(interface.index, native)?;
         let fast = Self {
             program,
             attached: placed.attached,
             _lock: lock,
-            config: config.clone(),
+            mode,
             interface,
             resolver: Resolver::open(Pinned::default())?,
             own,
@@ -102,16 +107,14 @@ impl FastPath {
         Ok((fast, placed))
     }
 
-    /// Looks at own addresses and next hops again, once in a while. Hops are those that packets were passed on to.
-    pub(super) fn refresh(&mut self, report: &Report) -> anyhow::Result<()> {
+    /// Takes over this host's addresses, and looks at next hops again, once in a while. Hops are those that packets were
+    /// passed on to.
+    pub(super) fn refresh(&mut self, report: &Report, shared: &Shared) -> anyhow::Result<()> {
+        self.follow(shared)?;
         if self.refreshed.is_some_and(|last| last.elapsed() < REFRESH) {
             return Ok(());
         }
         self.refreshed = Some(Instant::now());
-        let own = own_addresses()?;
-        if own != self.own {
-            self.replace(own)?;
-        }
         let hops = report.forwarded_to.keys().filter_map(|hop| match hop {
             IpAddr::V4(hop) => Some(*hop),
             IpAddr::V6(_) => None,
@@ -124,12 +127,26 @@ impl FastPath {
         Ok(self.resolver.refresh()?)
     }
 
+    /// The addresses that GUE is for are constants of the program; those that no client has are not.
+    fn follow(&mut self, shared: &Shared) -> anyhow::Result<()> {
+        let own = shared.own.load_full();
+        if own == self.own {
+            return Ok(());
+        }
+        if outer_addresses(&own) != outer_addresses(&self.own) {
+            return self.replace(own, shared);
+        }
+        self.program.set_own(&own)?;
+        self.own = own;
+        Ok(())
+    }
+
     fn tell(&mut self, hop: Ipv4Addr, way: Option<Neighbour>) -> Result<(), XdpError> {
         // Natively a frame goes out only where it came in: not every driver takes those that are redirected to it.
         let usable = way.filter(|way| {
             self.attached == Attached::Generic
                 || way.ifindex == self.interface.index
-                || self.config.mode == Mode::Xdp
+                || self.mode == Mode::Xdp
         });
         if self.neighbours.get(&hop) == usable.as_ref() {
             return Ok(());
@@ -143,11 +160,11 @@ impl FastPath {
     }
 
     /// Between the two programs the socket takes everything.
-    fn replace(&mut self, own: Vec<Ipv4Addr>) -> anyhow::Result<()> {
-        let mut next = Redirect::load(&self.config, &own, self.interface.mac)?;
+    fn replace(&mut self, own: Arc<Own>, shared: &Shared) -> anyhow::Result<()> {
         self.program.detach();
         // Right for no program: should the next one be refused, it is tried again.
-        self.own.clear();
+        self.own = Arc::default();
+        let mut next = load(shared, &own, &self.interface)?;
         let placed = next.attach(self.interface.index, self.attached == Attached::Native)?;
         self.former.add(&self.program.counts()?);
         say(format_args!("{}: other addresses; XDP, {placed}", self.interface.name));
@@ -188,16 +205,11 @@ fn since_ms(last_ns: u64) -> Option<u64> {
     u64::try_from(elapsed.as_millis()).ok()
 }
 
-fn load(
-    config: &RedirectConfig,
-    own: &[Ipv4Addr],
-    interface: &Interface,
-) -> anyhow::Result<(Redirect, Placed)> {
-    // A veth hands on what is sent from inside it only to a peer that is prepared for it.
-    let native = config.mode == Mode::Xdp || driver(&interface.name).is_ok_and(|driver| driver != "veth");
-    let mut program = Redirect::load(config, own, interface.mac)?;
-    let placed = program.attach(interface.index, native)?;
-    Ok((program, placed))
+/// A program that is not attached yet, which has the memory of SYNs from now on.
+fn load(shared: &Shared, own: &Own, interface: &Interface) -> Result<Redirect, XdpError> {
+    let program = Redirect::load(&shared.config, own, interface.mac, shared.syns.key())?;
+    shared.syns.share(program.recent_syns()?);
+    Ok(program)
 }
 
 fn neighbour(hop: NextHop) -> Option<Neighbour> {
@@ -206,41 +218,5 @@ fn neighbour(hop: NextHop) -> Option<Neighbour> {
             Some(Neighbour { destination: to, source: from, source_address, ifindex })
         }
         _ => None,
-    }
-}
-
-/// This host's IPv4 addresses, ascending: the local table of its routes (proc(5), fib_trie). Those of the loopback and
-/// single VIPs that lie there are among them; GUE for these is for this host too.
-fn own_addresses() -> std::io::Result<Vec<Ipv4Addr>> {
-    let mut own = local(&fs::read_to_string("/proc/thread-self/net/fib_trie")?);
-    own.sort_unstable();
-    own.dedup();
-    Ok(own)
-}
-
-/// A leaf's address stands in the line before those of its routes.
-fn local(trie: &str) -> Vec<Ipv4Addr> {
-    let mut own = Vec::new();
-    let mut leaf = None;
-    for line in trie.lines() {
-        let line = line.trim_start();
-        if let Some(address) = line.strip_prefix("|-- ") {
-            leaf = address.trim().parse::<Ipv4Addr>().ok();
-        } else if line.starts_with("/32 host LOCAL") {
-            own.extend(leaf.filter(|address| !address.is_loopback()));
-        }
-    }
-    own
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn own_addresses_are_the_local_host_routes() {
-        let trie = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.0.1.0\n        /24 link UNICAST\n     |-- 10.0.1.1\n        /32 host LOCAL\n     |-- 10.0.1.255\n        /32 link BROADCAST\n     +-- 127.0.0.0/8 2 0 2\n        |-- 127.0.0.1\n           /32 host LOCAL\n";
-        assert_eq!(local(trie), [Ipv4Addr::new(10, 0, 1, 1)]);
-        assert_eq!(local("nonsense\n/32 host LOCAL"), [] as [Ipv4Addr; 0]);
     }
 }

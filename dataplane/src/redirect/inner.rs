@@ -69,35 +69,67 @@ impl Segment {
     }
 }
 
-/// A packet whose lengths are sound.
+/// A packet whose lengths and header are sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inner {
+    /// Who sent it, by its own account.
+    pub source: IpAddr,
     /// Whom it is for.
     pub destination: IpAddr,
     /// Octets by its own IP header; what lies beyond is padding.
     pub len: usize,
     /// DSCP and ECN.
     pub traffic_class: u8,
+    /// It may be a fragment, or become one, and its identification is 0 (IPv4).
+    pub unidentified: bool,
     /// What it is.
     pub kind: Kind,
 }
 
-/// The packet ends before it should, or is not of the version that the GUE header says.
+/// What is wrong with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Truncated;
+pub enum Unfit {
+    /// It ends before it should, or is not of the version that the GUE header says.
+    Truncated,
+    /// The checksum of the IPv4 header is wrong.
+    HeaderChecksum,
+    /// The options of the IPv4 header cannot be read.
+    Options,
+}
 
 impl Inner {
     /// Reads an IPv4 (`protocol` 4) or IPv6 (41) packet.
-    pub fn parse(protocol: u8, octets: &[u8]) -> Result<Self, Truncated> {
-        let ip = Ip::parse(octets).ok_or(Truncated)?;
+    pub fn parse(protocol: u8, octets: &[u8]) -> Result<Self, Unfit> {
+        let ip = Ip::parse(octets).ok_or(Unfit::Truncated)?;
         if ip.source.is_ipv4() != (protocol == protocol::IPV4) {
-            return Err(Truncated);
+            return Err(Unfit::Truncated);
         }
-        let whole = octets.get(..ip.len).ok_or(Truncated)?;
-        let payload = whole.get(ip.header..).ok_or(Truncated)?;
-        let kind =
-            if ip.fragment.is_some() { Kind::Fragment } else { kind(&ip, payload).ok_or(Truncated)? };
-        Ok(Self { destination: ip.destination, len: ip.len, traffic_class: ip.traffic_class, kind })
+        let whole = octets.get(..ip.len).ok_or(Unfit::Truncated)?;
+        let payload = whole.get(ip.header..).ok_or(Unfit::Truncated)?;
+        let unidentified = check_v4(protocol, whole)?;
+        let fragment = ip.fragment.map(|_| Kind::Fragment);
+        let kind = fragment.or_else(|| kind(&ip, payload)).ok_or(Unfit::Truncated)?;
+        let Ip { source, destination, len, traffic_class, .. } = ip;
+        Ok(Self { source, destination, len, traffic_class, unidentified, kind })
+    }
+
+    /// The addresses that must be those of hosts elsewhere: the sender, a client or a router, and the client that an
+    /// ICMP error is about.
+    pub fn others(&self) -> impl Iterator<Item = IpAddr> {
+        let quoted = if let Kind::Error(flow) = self.kind { Some(flow.remote.ip()) } else { None };
+        [Some(self.source), quoted].into_iter().flatten()
+    }
+}
+
+/// A raw socket would write a right checksum over a wrong one, and does not look at options. Says whether the
+/// identification is 0 where it matters.
+fn check_v4(protocol: u8, packet: &[u8]) -> Result<bool, Unfit> {
+    let Some(view) = Some(packet).filter(|_| protocol == protocol::IPV4) else { return Ok(false) };
+    let view = ipv4::View::parse(view).map_err(|_| Unfit::Truncated)?;
+    match (view.checksum_holds(), view.options_hold()) {
+        (false, _) => Err(Unfit::HeaderChecksum),
+        (true, false) => Err(Unfit::Options),
+        (true, true) => Ok(view.identification() == 0 && !view.dont_fragment()),
     }
 }
 
@@ -231,6 +263,12 @@ pub(crate) mod tests {
         octets
     }
 
+    /// Writes the checksum of an IPv4 header, as etherparse computes it.
+    pub(crate) fn seal(packet: &mut [u8]) {
+        let (header, _) = Ipv4Header::from_slice(packet).unwrap();
+        packet[10..12].copy_from_slice(&header.calc_header_checksum().to_be_bytes());
+    }
+
     fn flow(protocol: Protocol, v4: bool) -> Flow {
         let (vip, client): (IpAddr, IpAddr) =
             if v4 { (VIP.into(), CLIENT.into()) } else { (VIP6.into(), CLIENT6.into()) };
@@ -272,7 +310,7 @@ pub(crate) mod tests {
     fn every_prefix_is_refused() {
         for (protocol, octets) in [(4, syn(CLIENT, VIP)), (41, v6(6, &ACK))] {
             for len in 0..octets.len() {
-                assert_eq!(Inner::parse(protocol, &octets[..len]), Err(Truncated), "{len} octets");
+                assert_eq!(Inner::parse(protocol, &octets[..len]), Err(Unfit::Truncated), "{len} octets");
             }
         }
     }
@@ -288,6 +326,7 @@ pub(crate) mod tests {
         let mut octets = syn(CLIENT, VIP);
         for (word, fragment) in [(0_u16, false), (0x4000, false), (0x2000, true), (1, true), (0x2001, true)] {
             octets[6..8].copy_from_slice(&word.to_be_bytes());
+            seal(&mut octets);
             assert_eq!(Inner::parse(4, &octets).unwrap().kind == Kind::Fragment, fragment, "{word:#06x}");
         }
         let with_header = |word: u16| {
@@ -309,7 +348,8 @@ pub(crate) mod tests {
             let icmp = Icmpv4Header::with_checksum(kind, quote);
             let payload = [icmp.to_bytes().as_slice(), quote].concat();
             let len = u16::try_from(payload.len()).unwrap();
-            let ip = Ipv4Header::new(len, 60, IpNumber::ICMP, [192, 0, 2, 1], VIP).unwrap();
+            let mut ip = Ipv4Header::new(len, 60, IpNumber::ICMP, [192, 0, 2, 1], VIP).unwrap();
+            ip.header_checksum = ip.calc_header_checksum();
             [ip.to_bytes().as_slice(), &payload].concat()
         };
         let too_big = Icmpv4Type::DestinationUnreachable(
@@ -320,10 +360,55 @@ pub(crate) mod tests {
         assert_eq!(kind(&sent), Kind::Error(flow(Protocol::Tcp, true)));
         assert_eq!(kind(&sent[..27]), Kind::Other, "no ports");
         assert_eq!(kind(&syn(CLIENT, VIP)), Kind::Other, "not sent by the VIP");
-        sent[7] = 1;
+        sent[7] = 1; // A quoted header is not checked: routers change it.
         assert_eq!(kind(&sent), Kind::Other, "a later fragment");
         let echo = Icmpv4Type::EchoRequest(etherparse::IcmpEchoHeader { id: 1, seq: 1 });
         assert_eq!(Inner::parse(4, &error(echo, b"ping")).unwrap().kind, Kind::Echo);
+    }
+
+    #[test]
+    fn a_header_that_is_not_sound_is_refused() {
+        let good = syn(CLIENT, VIP);
+        for bit in (0..20 * 8).filter(|bit| ![0, 2, 3].contains(&(bit / 8))) {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Inner::parse(4, &bad), Err(Unfit::HeaderChecksum), "bit {bit}");
+        }
+        for (options, expected) in [
+            ([1, 1, 1, 0], Ok(())),
+            ([7, 3, 4, 0], Ok(())),
+            ([7, 5, 4, 0], Err(Unfit::Options)),
+            ([7, 1, 0, 0], Err(Unfit::Options)),
+        ] {
+            let mut packet = [&good[..20], &options, &good[20..]].concat();
+            packet[0] = 0x46;
+            packet[3] += 4;
+            seal(&mut packet);
+            assert_eq!(Inner::parse(4, &packet).map(drop), expected, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn the_identification_matters_where_a_packet_may_be_fragmented() {
+        for (identification, word, expected) in [
+            (0, 0, true),
+            (0, 0x2000, true),
+            (0, 185, true),
+            (0, 0x4000, false),
+            (1, 0, false),
+            (0x100, 0, false),
+        ] {
+            let mut packet = syn(CLIENT, VIP);
+            packet[4..6].copy_from_slice(&u16::to_be_bytes(identification));
+            packet[6..8].copy_from_slice(&u16::to_be_bytes(word));
+            seal(&mut packet);
+            assert_eq!(
+                Inner::parse(4, &packet).unwrap().unidentified,
+                expected,
+                "{identification} {word:04x}"
+            );
+        }
+        assert!(!Inner::parse(41, &v6(6, &ACK)).unwrap().unidentified);
     }
 
     #[test]

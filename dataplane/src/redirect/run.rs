@@ -1,6 +1,7 @@
 //! Opens the sockets, starts the workers, and waits for signals.
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -10,7 +11,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use arc_swap::ArcSwap;
 
+use super::clients::Own;
 use super::config::RedirectConfig;
 use super::counters::{Counters, Report};
 use super::fast::FastPath;
@@ -19,7 +22,9 @@ use super::recent::RecentSyns;
 use super::worker::Worker;
 use crate::console::{self, show};
 use crate::control::{Control, Format};
+use crate::route::LocalTable;
 use crate::sys::signal::{Signal, Signals};
+use crate::sys::thread::monotonic;
 use crate::sys::{datagram, poll};
 
 /// How soon a worker without packets notices that it should stop.
@@ -80,6 +85,7 @@ fn bind_control(path: &Path) -> anyhow::Result<Control> {
 #[derive(Debug)]
 pub struct Redirector {
     shared: Arc<Shared>,
+    local: Mutex<LocalTable>,
     fast: Mutex<Option<FastPath>>,
     losses: Losses,
     threads: Vec<JoinHandle<anyhow::Result<()>>>,
@@ -88,6 +94,7 @@ pub struct Redirector {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: RedirectConfig,
+    pub(super) own: ArcSwap<Own>,
     pub(super) syns: RecentSyns,
     counters: Vec<Arc<Counters>>,
     stop: AtomicBool,
@@ -105,9 +112,12 @@ impl Redirector {
     /// Opens all sockets in the caller's network namespace, then starts the threads.
     pub fn start(config: RedirectConfig) -> anyhow::Result<Self> {
         let workers = usize::from(config.workers);
+        let mut local = LocalTable::open().context("this host's addresses")?;
+        let own = read_own(&mut local).context("this host's addresses")?;
         let shared = Arc::new(Shared {
             config,
-            syns: RecentSyns::default(),
+            own: ArcSwap::from_pointee(own),
+            syns: RecentSyns::new(monotonic()?),
             counters: (0..workers).map(|_| Arc::default()).collect(),
             stop: AtomicBool::new(false),
             start: Instant::now(),
@@ -117,7 +127,7 @@ impl Redirector {
             ready.collect::<Result<_, _>>().context("raw sockets (this needs CAP_NET_RAW)")?;
         let servers = open(shared.config.listen, workers)?;
         let losses = Losses::of(&servers).context("UDP sockets")?;
-        let fast = Mutex::new(FastPath::start(&shared.config)?);
+        let fast = Mutex::new(FastPath::start(&shared)?);
         let threads = ready.into_iter().zip(servers).enumerate().map(|(index, (worker, server))| {
             let shared = Arc::clone(&shared);
             thread::Builder::new()
@@ -125,7 +135,7 @@ impl Redirector {
                 .spawn(move || work(&shared, worker, &server))
         });
         let threads = threads.collect::<Result<_, _>>().context("threads")?;
-        Ok(Self { shared, fast, losses, threads })
+        Ok(Self { shared, local: Mutex::new(local), fast, losses, threads })
     }
 
     /// Has a worker given up?
@@ -144,19 +154,31 @@ impl Redirector {
         report
     }
 
-    /// Looks at what the sockets lost, and tells the fast path, if there is one, how next hops are reached; to be called
-    /// every now and then. Where the fast path cannot be told it ends, and the socket takes everything.
+    /// Reads the losses of the sockets, and this host's addresses where they may have changed, and gives the fast path
+    /// these addresses and the next hops. The caller repeats it now and then. If the fast path cannot take them, it ends
+    /// and the socket takes everything.
     pub fn follow_network(&self) {
         self.losses.total();
+        if let Err(error) = self.follow_addresses() {
+            say(format_args!("this host's addresses cannot be read, the last ones stay: {error}"));
+        }
         if self.fast().is_none() {
             return;
         }
         let report = self.report();
         let mut slot = self.fast();
-        if let Some(Err(error)) = slot.as_mut().map(|fast| fast.refresh(&report)) {
+        if let Some(Err(error)) = slot.as_mut().map(|fast| fast.refresh(&report, &self.shared)) {
             say(format_args!("XDP ends, the socket takes everything: {error:#}"));
             *slot = None;
         }
+    }
+
+    fn follow_addresses(&self) -> io::Result<()> {
+        let mut local = self.local.lock().unwrap_or_else(PoisonError::into_inner);
+        if local.changed()? {
+            self.shared.own.store(Arc::new(read_own(&mut local)?));
+        }
+        Ok(())
     }
 
     fn fast(&self) -> MutexGuard<'_, Option<FastPath>> {
@@ -179,6 +201,10 @@ impl Drop for Redirector {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
     }
+}
+
+fn read_own(local: &mut LocalTable) -> io::Result<Own> {
+    Ok(local.read()?.into_iter().collect())
 }
 
 /// A host without IPv6 has no `[::]`; all of IPv4 is what is left of it.
@@ -211,8 +237,7 @@ impl Drop for StopAtEnd<'_> {
 
 /// VIPs that are single addresses and that no socket here could be bound to.
 fn missing_vips(config: &RedirectConfig) -> impl Iterator<Item = IpAddr> + '_ {
-    let single = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
-    let addresses = config.vips.iter().filter(move |vip| vip.bits() == single(vip.address()));
+    let addresses = config.vips.iter().filter(|vip| vip.is_host());
     addresses.map(|vip| vip.address()).filter(|vip| UdpSocket::bind((*vip, 0)).is_err())
 }
 

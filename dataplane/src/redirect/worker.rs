@@ -3,16 +3,19 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use super::clients::{NoClients, Own};
 use super::config::{RedirectConfig, Udp};
 use super::counters::Counters;
 use super::decide::{Decision, Facts, Keep, Known, Refuse, asks, decide};
 use super::ecn;
 use super::envelope::{Envelope, HEADROOM, outer};
-use super::inner::{Flow, Inner, Kind};
+use super::identification;
+use super::inner::{Flow, Inner, Kind, Unfit};
 use super::routes::{Route, Routes};
 use super::run::Shared;
 use super::sockets::{Memory, SocketTable};
@@ -54,10 +57,11 @@ impl Raw {
         Ok(Self { v4: datagram::raw_ip(true)?, v6: datagram::raw_ip(false).ok() })
     }
 
-    fn on_loopback() -> io::Result<Self> {
+    fn on_loopback(mark: Option<NonZeroU32>) -> io::Result<Self> {
         let raw = Self::open()?;
         for socket in [Some(&raw.v4), raw.v6.as_ref()].into_iter().flatten() {
             datagram::bind_to_loopback(socket.as_fd())?;
+            mark.map_or(Ok(()), |mark| datagram::mark(socket.as_fd(), mark.get()))?;
         }
         Ok(raw)
     }
@@ -115,6 +119,7 @@ enum Answer {
 
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, counters: Arc<Counters>) -> io::Result<Self> {
+        let local = Raw::on_loopback(shared.config.mark)?;
         Ok(Self {
             shared,
             counters,
@@ -125,7 +130,7 @@ impl Worker {
             passed_on: Vec::with_capacity(BATCH),
             routes: Routes::default(),
             buffers: Buffers::new(HEADROOM, LONGEST),
-            local: Raw::on_loopback()?,
+            local,
             out: Raw::open()?,
             plans: std::array::from_fn(|_| Plan::Nothing),
         })
@@ -153,9 +158,10 @@ impl Worker {
     }
 
     fn read(&mut self, count: usize) {
+        let own = self.shared.own.load();
         for index in 0..count {
-            let sender = self.buffers.sender(index);
-            let read = read(&self.shared.config, self.buffers.message(index), sender);
+            let from = Arrival { sender: self.buffers.sender(index), looped: self.buffers.looped(index) };
+            let read = read(&self.shared.config, &own, self.buffers.message(index), from);
             let outside = self.buffers.traffic_class(index);
             let marked = read.and_then(|packet| {
                 packet.congested_by(outside, self.buffers.message_with_headroom_mut(index))
@@ -176,11 +182,11 @@ impl Worker {
 
     /// The control of every experiment: a redirector that only takes the packet out of its envelope.
     fn keep_all(&mut self, count: usize) {
-        for plan in &mut self.plans[..count] {
-            if let Plan::Packet(packet) = plan {
-                self.counters.keep(Keep::Off, packet.next_hop > 0);
-                *plan = packet.keep();
-            }
+        for index in 0..count {
+            let Plan::Packet(packet) = &self.plans[index] else { continue };
+            let packet = packet.clone();
+            self.counters.keep(Keep::Off, packet.next_hop > 0);
+            self.plans[index] = self.keep(&packet, index);
         }
     }
 
@@ -246,7 +252,7 @@ impl Worker {
                 if packet.next_hop > 0 && matches!(reason, Keep::Socket | Keep::Cookie) {
                     self.arrived.push(packet.sender.ip());
                 }
-                packet.keep()
+                self.keep(packet, index)
             }
             Decision::Forward(_) => hop.map_or(Plan::Nothing, |hop| self.forward(packet, index, hop)),
             Decision::Refuse(reason) => {
@@ -254,6 +260,14 @@ impl Worker {
                 Plan::Nothing
             }
         }
+    }
+
+    fn keep(&mut self, packet: &Packet, index: usize) -> Plan {
+        if packet.inner.unidentified {
+            let message = self.buffers.message_with_headroom_mut(index);
+            identification::write(message.get_mut(HEADROOM + packet.header..).unwrap_or_default());
+        }
+        Plan::Keep(packet.header..packet.header + packet.inner.len, packet.inner.destination)
     }
 
     fn remember(&mut self, packet: &Packet, reason: Keep, now_ms: u64) {
@@ -373,14 +387,22 @@ impl Packet {
         let found = unfinished::find(packet);
         found.inspect(|partial| unfinished::finish(packet, *partial)).is_some()
     }
+}
 
-    fn keep(&self) -> Plan {
-        Plan::Keep(self.header..self.header + self.inner.len, self.inner.destination)
-    }
+/// Where a datagram came from.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    sender: SocketAddr,
+    /// By the loopback interface.
+    looped: bool,
 }
 
 /// Everything that a packet must be before anything is done with it.
-fn read(config: &RedirectConfig, datagram: &[u8], sender: SocketAddr) -> Result<Packet, Refuse> {
+fn read(config: &RedirectConfig, own: &Own, datagram: &[u8], from: Arrival) -> Result<Packet, Refuse> {
+    let sender = from.sender;
+    if from.looped && !own.contains(sender.ip()) {
+        return Err(Refuse::Loopback);
+    }
     let sent_by = |list: &[common::bind::Prefix]| list.iter().any(|prefix| prefix.contains(sender.ip()));
     let (director, backend) = (sent_by(&config.directors), sent_by(&config.backends));
     if !director && !backend {
@@ -394,13 +416,30 @@ fn read(config: &RedirectConfig, datagram: &[u8], sender: SocketAddr) -> Result<
     if !(if gue.next_hop == 0 { director } else { backend }) {
         return Err(Refuse::Source);
     }
-    let inner = Inner::parse(gue.inner_protocol, gue.inner).map_err(|_| Refuse::Truncated)?;
+    let inner = Inner::parse(gue.inner_protocol, gue.inner)?;
     if !config.vips.iter().any(|prefix| prefix.contains(inner.destination)) {
         return Err(Refuse::Destination);
+    }
+    let no_clients = NoClients { own, vips: &config.vips };
+    if inner.others().any(|address| no_clients.contains(address)) {
+        return Err(Refuse::InnerSource);
+    }
+    if matches!(inner.kind, Kind::Udp(flow) if config.listens_at(flow.local)) {
+        return Err(Refuse::Tunnel);
     }
     let header = datagram.len() - gue.inner.len();
     let (next_hop, next) = (gue.next_hop, gue.hops.address(usize::from(gue.next_hop)));
     Ok(Packet { header, inner, next_hop, next, sender, asked: None })
+}
+
+impl From<Unfit> for Refuse {
+    fn from(unfit: Unfit) -> Self {
+        match unfit {
+            Unfit::Truncated => Self::Truncated,
+            Unfit::HeaderChecksum => Self::HeaderChecksum,
+            Unfit::Options => Self::Options,
+        }
+    }
 }
 
 impl From<GueError> for Refuse {
@@ -422,15 +461,26 @@ impl From<GueError> for Refuse {
 pub(crate) mod tests {
     use super::*;
     use crate::redirect::envelope::{Envelope, HEADROOM, outer};
-    use crate::redirect::inner::tests::syn;
+    use crate::redirect::inner::tests::{seal, syn};
+    use common::bind::Prefix;
 
     fn config() -> RedirectConfig {
         let text = "{version: 1, max_hops: 3, directors: [10.0.0.1], backends: [10.0.1.0/24, 10.0.0.1], vips: [203.0.113.10]}";
         RedirectConfig::parse("test", text).unwrap()
     }
 
-    fn sender(text: &str) -> SocketAddr {
-        SocketAddr::new(text.parse().unwrap(), 0x8123)
+    fn sender(text: &str) -> Arrival {
+        Arrival { sender: SocketAddr::new(text.parse().unwrap(), 0x8123), looped: false }
+    }
+
+    /// This host's addresses.
+    fn own() -> Own {
+        let local = ["10.0.1.9", "10.0.0.9", "2001:db8::9"].map(|text| Prefix::host(text.parse().unwrap()));
+        local.into_iter().collect()
+    }
+
+    fn read(config: &RedirectConfig, datagram: &[u8], from: Arrival) -> Result<Packet, Refuse> {
+        super::read(config, &own(), datagram, from)
     }
 
     /// GUE by hand: hops as given, then an IPv4 SYN to `vip`.
@@ -486,7 +536,7 @@ pub(crate) mod tests {
             (5, 2, Refuse::PrivateType),
             (6, 2, Refuse::NextHop),
             (7, 4, Refuse::Length),
-            (12 + 16, 204, Refuse::Destination),
+            (12 + 16, 204, Refuse::HeaderChecksum),
             (12 + 3, 41, Refuse::Truncated),
         ] {
             let mut bad = good.clone();
@@ -496,6 +546,77 @@ pub(crate) mod tests {
         for len in 0..good.len() {
             assert_eq!(read(&config(), &good[..len], sender("10.0.0.1")).unwrap_err(), Refuse::Truncated);
         }
+    }
+
+    fn with(edit: impl FnOnce(&mut [u8])) -> Vec<u8> {
+        let mut octets = datagram(0, &[A], VIP);
+        edit(&mut octets[12..]);
+        seal(&mut octets[12..]);
+        octets
+    }
+
+    fn from_director(datagram: &[u8]) -> Result<Packet, Refuse> {
+        read(&config(), datagram, sender("10.0.0.1"))
+    }
+
+    #[test]
+    fn each_refusal_of_the_packet_inside_has_its_reason() {
+        let refused = |datagram: &[u8]| from_director(datagram).unwrap_err();
+        assert_eq!(refused(&with(|ip| ip[16] = 204)), Refuse::Destination);
+        for source in [
+            [0, 0, 0, 0],
+            [0, 1, 2, 3],
+            [127, 0, 0, 1],
+            [224, 0, 0, 1],
+            [240, 0, 0, 1],
+            [255; 4],
+            VIP,
+            [10, 0, 1, 9],
+            [10, 0, 0, 9],
+        ] {
+            let forged = with(|ip| ip[12..16].copy_from_slice(&source));
+            assert_eq!(refused(&forged), Refuse::InnerSource, "{source:?}");
+        }
+        for source in [[10, 0, 1, 8], [169, 254, 0, 1], [192, 168, 0, 1], [203, 0, 113, 11]] {
+            assert!(from_director(&with(|ip| ip[12..16].copy_from_slice(&source))).is_ok(), "{source:?}");
+        }
+        // IP_HDRINCL would write a right checksum over it.
+        let mut wrong = with(|_| ());
+        wrong[12 + 10] ^= 1;
+        assert_eq!(refused(&wrong), Refuse::HeaderChecksum);
+        let options = |options: [u8; 4]| {
+            let mut octets = datagram(0, &[A], VIP);
+            octets.splice(32..32, options);
+            (octets[12], octets[12 + 3]) = (0x46, octets[12 + 3] + 4);
+            seal(&mut octets[12..]);
+            octets
+        };
+        assert!(from_director(&options([7, 4, 5, 0])).is_ok());
+        assert_eq!(refused(&options([7, 1, 0, 0])), Refuse::Options);
+    }
+
+    /// UDP to the port of the tunnel, and everything that comes by `lo` from elsewhere.
+    #[test]
+    fn gue_in_gue_is_refused() {
+        let to_port = |port: u16| {
+            with(|ip| {
+                ip[9] = 17;
+                ip[22..24].copy_from_slice(&port.to_be_bytes());
+            })
+        };
+        assert_eq!(from_director(&to_port(19_523)).unwrap_err(), Refuse::Tunnel);
+        assert!(from_director(&to_port(19_522)).is_ok());
+        let elsewhere = RedirectConfig { listen: "10.0.1.9:19523".parse().unwrap(), ..config() };
+        assert!(read(&elsewhere, &to_port(19_523), sender("10.0.0.1")).is_ok());
+        let fresh = datagram(0, &[A], VIP);
+        let text = "{version: 1, directors: [10.0.0.0/24], backends: [10.0.1.0/24], vips: [203.0.113.10]}";
+        let config = RedirectConfig::parse("test", text).unwrap();
+        let looped = |from| read(&config, &fresh, Arrival { looped: true, ..sender(from) }).map(drop);
+        assert_eq!(looped("10.0.0.9"), Ok(()), "the director of this host");
+        assert_eq!(looped("10.0.0.1"), Err(Refuse::Loopback), "another director");
+        assert_eq!(looped("10.0.1.9"), Err(Refuse::Source), "an address of this host that is no director's");
+        assert_eq!(looped("198.51.100.7"), Err(Refuse::Loopback));
+        assert!(read(&config, &fresh, sender("10.0.0.1")).is_ok());
     }
 
     /// However the hops are chosen, a packet is passed on at most `hop_count` times: `next_hop` grows each time, and

@@ -9,7 +9,9 @@
 //!
 //! All in the byte order of the host. Sources: RFC 3549, rtnetlink(7), linux/rtnetlink.h, linux/neighbour.h.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use common::bind::Prefix;
 
 pub(super) const RTM_NEWNEIGH: u16 = libc::RTM_NEWNEIGH;
 const RTA_DST: u16 = libc::RTA_DST;
@@ -113,6 +115,24 @@ impl Route {
     }
 }
 
+/// The addresses of this host that a route of its local table stands for.
+pub(super) fn local_prefix(message: &Message<'_>) -> Option<Prefix> {
+    let (fixed, rest) = message.body.split_first_chunk::<12>()?;
+    let &[family, bits, _, _, table, _, _, kind, ..] = fixed;
+    if message.kind != libc::RTM_NEWROUTE || table != libc::RT_TABLE_LOCAL || kind != libc::RTN_LOCAL {
+        return None;
+    }
+    let any =
+        if family == AF_INET { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    let to = attributes(rest).find_map(|(kind, value)| (kind == RTA_DST).then(|| address(value)).flatten());
+    Prefix::new(to.unwrap_or(any), bits)
+}
+
+/// Whether a dump ends with this message.
+pub(super) fn is_done(message: &Message<'_>) -> bool {
+    i32::from(message.kind) == libc::NLMSG_DONE
+}
+
 /// What the kernel knows about a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Neighbour {
@@ -162,6 +182,15 @@ pub(super) fn arrival_request(from: IpAddr, to: IpAddr, ifindex: u32, sequence: 
     let attributes =
         [(RTA_DST, &*octets(to)), (RTA_SRC, &*octets(from)), (RTA_IIF, &ifindex.to_ne_bytes()[..])];
     request(libc::RTM_GETROUTE, 0, sequence, fixed, &attributes)
+}
+
+/// Asks for all routes of the local table of a family.
+pub(super) fn local_request(v4: bool, sequence: u32) -> Vec<u8> {
+    let mut fixed = [0; 12];
+    fixed[0] = if v4 { AF_INET } else { AF_INET6 };
+    fixed[4] = libc::RT_TABLE_LOCAL;
+    fixed[7] = libc::RTN_LOCAL;
+    request(libc::RTM_GETROUTE, libc::NLM_F_DUMP, sequence, fixed, &[])
 }
 
 /// Asks for one neighbour.

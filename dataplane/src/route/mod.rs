@@ -9,11 +9,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 use std::{fmt, io, iter};
 
+pub use self::local::LocalTable;
 use self::message::{Message, Neighbour, Route, messages};
 pub use self::monitor::{Changes, Monitor};
 use crate::sys::interface::Interface;
 use crate::sys::netlink::{Groups, NetlinkSocket};
 
+mod local;
 mod message;
 mod monitor;
 

@@ -42,7 +42,12 @@ impl Changes {
 impl Monitor {
     /// Subscribes. Do it before the first pass, so that no change falls between.
     pub fn open() -> io::Result<Self> {
-        let socket = NetlinkSocket::open(Groups::ROUTING, Duration::from_secs(1))?;
+        Self::of(Groups::ROUTING)
+    }
+
+    /// Subscribes to some changes.
+    pub(super) fn of(groups: Groups) -> io::Result<Self> {
+        let socket = NetlinkSocket::open(groups, Duration::from_secs(1))?;
         Ok(Self { socket, buffer: vec![0; BUFFER].into() })
     }
 

@@ -2,7 +2,10 @@
 //! could have read what was replaced.
 
 use std::io;
+use std::ops::Deref;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 use super::check;
 
@@ -14,21 +17,7 @@ pub fn fill(map: BorrowedFd<'_>, offset: usize, bytes: &[u8]) -> io::Result<()> 
     if bytes.is_empty() {
         return Ok(());
     }
-    // SAFETY: a fresh shared mapping at a place of the kernel's choice, of a file that is open; nothing else is
-    // touched. The kernel refuses a length that the array does not have.
-    let start = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            end,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            map.as_raw_fd(),
-            0,
-        )
-    };
-    if start == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let start = map_shared(map, end)?;
     // SAFETY: `offset` lies within the mapping, whose length is `end`.
     let to = unsafe { start.cast::<u8>().add(offset) };
     // SAFETY: `bytes.len()` octets lie behind `to`, up to the mapping's end; no Rust reference to them exists, and
@@ -36,6 +25,63 @@ pub fn fill(map: BorrowedFd<'_>, offset: usize, bytes: &[u8]) -> io::Result<()> 
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     // SAFETY: the mapping made above, with its length; no pointer into it is used after this.
     check(unsafe { libc::munmap(start, end) }).map(drop)
+}
+
+/// The memory of an array of 64-bit words that was made with `BPF_F_MMAPABLE`, which programs read and write meanwhile. It
+/// stays when the array's last program and descriptor are gone.
+#[derive(Debug)]
+pub struct Words {
+    start: NonNull<AtomicU64>,
+    len: usize,
+}
+
+// SAFETY: the memory belongs to no thread, and everybody reads and writes it by atomic operations.
+unsafe impl Send for Words {}
+// SAFETY: as above; a shared reference gives out shared references to atomics alone.
+unsafe impl Sync for Words {}
+
+impl Words {
+    /// The first `len` words of an array.
+    pub fn map(map: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        let octets = len.checked_mul(size_of::<u64>()).filter(|octets| *octets > 0);
+        let start = map_shared(map, octets.ok_or(io::ErrorKind::InvalidInput)?)?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self { start, len })
+    }
+}
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: `start` is the start of a page, `len` words of the mapping lie behind it until it is dropped, any
+        // octets are a value of theirs, and all who share the memory use it by single instructions of that width.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that `map` made, with its length; no reference into it outlives this value.
+        let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), self.len * size_of::<u64>()) };
+    }
+}
+
+/// Maps the first `len` octets of an array.
+fn map_shared(map: BorrowedFd<'_>, len: usize) -> io::Result<*mut libc::c_void> {
+    // SAFETY: a fresh shared mapping at a place of the kernel's choice, of a file that is open; nothing else is
+    // touched. The kernel refuses a length that the array does not have.
+    let start = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            map.as_raw_fd(),
+            0,
+        )
+    };
+    if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(start) }
 }
 
 /// Returns after every BPF program that ran when it was called has ended: programs run between two quiescent states

@@ -16,8 +16,11 @@ pub const BATCH: usize = 64;
 
 /// Octets of the longest socket address used here, `sockaddr_in6`.
 const NAME: usize = 28;
-/// Octets for what the kernel says beside a message: a traffic class, with its header and padding.
-const CONTROL: usize = 24;
+/// Octets for what the kernel says beside a message: a traffic class (24, with its header and padding), and the interface
+/// and address that it came to (32 or 40).
+const CONTROL: usize = 64;
+/// The index of `lo`, in every network namespace (linux/net/loopback.c).
+const LOOPBACK: i32 = 1;
 
 fn open(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: takes and gives integers alone.
@@ -60,7 +63,11 @@ fn unbound_server(address: SocketAddr, timeout: Duration) -> io::Result<OwnedFd>
     let fd = socket.as_fd();
     // Congestion may be marked on the way. A socket that hears both families takes both options.
     set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, &1_i32)?;
-    if address.is_ipv6() {
+    // What comes by the loopback interface is from this host. The option of IPv6 is for both families.
+    if address.is_ipv4() {
+        set_option(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, &1_i32)?;
+    } else {
+        set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, &1_i32)?;
         set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, &1_i32)?;
         set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &i32::from(!address.ip().is_unspecified()))?;
         // The outer UDP checksum is 0, which IPv6 accepts for tunnels only, and only on request (RFC 6935).
@@ -99,6 +106,11 @@ pub fn raw_ip(v4: bool) -> io::Result<OwnedFd> {
     let socket = open(family, libc::SOCK_RAW, libc::IPPROTO_RAW)?;
     set_option(socket.as_fd(), level, option, &1_i32)?;
     Ok(socket)
+}
+
+/// Marks what this socket sends (`SO_MARK`). Needs CAP_NET_ADMIN, or CAP_NET_RAW from Linux 5.17.
+pub fn mark(socket: BorrowedFd<'_>, mark: u32) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_MARK, &mark)
 }
 
 /// What this socket sends goes to the loopback device or nowhere.
@@ -198,6 +210,11 @@ impl Buffers {
         traffic_class(&self.controls[index][..self.control_lens[index]])
     }
 
+    /// Whether the message at `index` came by the loopback interface; not, where the socket does not tell.
+    pub fn looped(&self, index: usize) -> bool {
+        looped(&self.controls[index][..self.control_lens[index]])
+    }
+
     /// The message at `index` with the octets in front of it.
     pub fn message_with_headroom_mut(&mut self, index: usize) -> &mut [u8] {
         let end = self.headroom + self.lens[index];
@@ -245,18 +262,42 @@ fn encode(address: SocketAddr) -> ([u8; NAME], libc::socklen_t) {
     (name, len)
 }
 
-/// One control message: a `cmsghdr` and an integer (cmsg(3)).
+/// Level, type and value of each control message (cmsg(3)): a `cmsghdr`, which has the length of both, and the value.
+/// Ends at the first that is cut.
+fn controls(mut control: &[u8]) -> impl Iterator<Item = (i32, i32, &[u8])> {
+    const WORD: usize = size_of::<libc::size_t>();
+    std::iter::from_fn(move || {
+        let number = |at: usize| Some(i32::from_ne_bytes(*control.get(at..)?.first_chunk()?));
+        let len = usize::from_ne_bytes(*control.first_chunk()?);
+        let (level, kind) = (number(WORD)?, number(WORD + 4)?);
+        let value = control.get(size_of::<libc::cmsghdr>()..len)?;
+        control = control.get(len.next_multiple_of(WORD)..).unwrap_or_default();
+        Some((level, kind, value))
+    })
+}
+
 fn traffic_class(control: &[u8]) -> u8 {
-    const LEVEL: usize = size_of::<libc::size_t>();
-    let word = |at: usize| Some(i32::from_ne_bytes(*control.get(at..)?.first_chunk()?));
-    let value = control.get(size_of::<libc::cmsghdr>()..).unwrap_or_default();
-    match (word(LEVEL), word(LEVEL + 4), value) {
-        (Some(libc::IPPROTO_IP), Some(libc::IP_TOS), &[class, ..]) => class,
-        (Some(libc::IPPROTO_IPV6), Some(libc::IPV6_TCLASS), value) => {
-            value.first_chunk().map_or(0, |class| i32::from_ne_bytes(*class).to_le_bytes()[0])
+    let class = |(level, kind, value): (i32, i32, &[u8])| match (level, kind) {
+        (libc::IPPROTO_IP, libc::IP_TOS) => value.first().copied(),
+        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+            value.first_chunk().map(|class| i32::from_ne_bytes(*class).to_le_bytes()[0])
         }
-        _ => 0,
-    }
+        _ => None,
+    };
+    controls(control).find_map(class).unwrap_or(0)
+}
+
+/// `in_pktinfo` starts with the index of the interface, `in6_pktinfo` has it behind an address.
+fn looped(control: &[u8]) -> bool {
+    let interface = |(level, kind, value): (i32, i32, &[u8])| {
+        let at = match (level, kind) {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => 0,
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => 16,
+            _ => return None,
+        };
+        value.get(at..)?.first_chunk().map(|index| i32::from_ne_bytes(*index))
+    };
+    controls(control).find_map(interface) == Some(LOOPBACK)
 }
 
 /// IPv4 in IPv6 clothes, as a dual-stack socket reports it, counts as IPv4.
@@ -337,6 +378,7 @@ mod tests {
                 client.send_to(b"x", to).unwrap();
                 assert_eq!(buffers.receive(server.as_fd()).unwrap(), 1);
                 assert_eq!(buffers.traffic_class(0), class, "{bound} {to}");
+                assert!(buffers.looped(0), "{bound} {to}");
             }
         }
     }
@@ -377,10 +419,50 @@ mod tests {
     }
 
     #[test]
+    fn a_marked_socket_has_its_mark() {
+        let socket = match raw_ip(true) {
+            Ok(socket) => socket,
+            Err(refused) => {
+                assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "CI must run this: {refused}");
+                return println!("SKIPPED: {refused}");
+            }
+        };
+        assert_eq!(option::<u32>(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MARK).unwrap(), 0);
+        mark(socket.as_fd(), 0xffff_0054).unwrap();
+        assert_eq!(option::<u32>(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MARK).unwrap(), 0xffff_0054);
+    }
+
+    #[test]
     fn what_is_no_traffic_class_is_none() {
         for len in 0..CONTROL {
-            assert_eq!(traffic_class(&[0; CONTROL][..len]), 0);
-            assert_eq!(traffic_class(&[0xff; CONTROL][..len]), 0);
+            for octets in [[0; CONTROL], [0xff; CONTROL], [1; CONTROL], [16; CONTROL]] {
+                assert_eq!((traffic_class(&octets[..len]), looped(&octets[..len])), (0, false));
+            }
+        }
+    }
+
+    #[test]
+    fn control_messages_are_found_behind_each_other() {
+        let one = |level: i32, kind: i32, value: &[u8]| {
+            let len = size_of::<libc::cmsghdr>() + value.len();
+            let mut octets =
+                [&len.to_ne_bytes()[..], &level.to_ne_bytes(), &kind.to_ne_bytes(), value].concat();
+            octets.resize(octets.len().next_multiple_of(size_of::<usize>()), 0xa5);
+            octets
+        };
+        let class = one(libc::IPPROTO_IP, libc::IP_TOS, &[0xb8]);
+        for (index, expected) in [(1_i32, true), (2, false), (257, false)] {
+            let address = [[0; 16].as_slice(), &index.to_ne_bytes()].concat();
+            let place = one(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &address);
+            for control in [[&class[..], &place].concat(), [&place[..], &class].concat()] {
+                assert_eq!((traffic_class(&control), looped(&control)), (0xb8, expected), "{index}");
+                for len in 0..control.len() {
+                    let _ = (traffic_class(&control[..len]), looped(&control[..len]));
+                }
+            }
+            let place =
+                one(libc::IPPROTO_IP, libc::IP_PKTINFO, &[&index.to_ne_bytes()[..], &[9; 8]].concat());
+            assert_eq!(looped(&place), expected, "{index}");
         }
     }
 

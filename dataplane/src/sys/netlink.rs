@@ -15,6 +15,8 @@ impl Groups {
     pub const NONE: Self = Self(0);
     /// Links, neighbours, and the addresses and routes of both families.
     pub const ROUTING: Self = Self(0x1 | 0x4 | 0x10 | 0x40 | 0x100 | 0x400);
+    /// The addresses and routes of both families.
+    pub const ADDRESSES: Self = Self(0x10 | 0x40 | 0x100 | 0x400);
 }
 
 /// A connection to the kernel's routing.
@@ -47,6 +49,16 @@ impl NetlinkSocket {
             libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), socklen::<libc::sockaddr_nl>())
         };
         check(result).map(drop)
+    }
+
+    /// Makes the kernel look at what a request for all routes says of those that are wanted (Linux 4.20); an older one
+    /// answers with all of them.
+    pub fn filter_dumps(&self) -> io::Result<()> {
+        const NETLINK_GET_STRICT_CHK: libc::c_int = 12;
+        match set_option(self.0.as_fd(), libc::SOL_NETLINK, NETLINK_GET_STRICT_CHK, &1_i32) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
+            done => done,
+        }
     }
 
     /// Sends a request to the kernel.

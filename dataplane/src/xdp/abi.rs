@@ -4,7 +4,7 @@
 use common::hash::SipKey;
 
 /// Of `struct config`.
-pub(super) const CONFIG: usize = 2_232;
+pub(super) const CONFIG: usize = 3_256;
 /// Of `struct bind_v4`.
 pub(super) const BIND_V4: usize = 16;
 /// Of `struct bind_v6`.
@@ -30,6 +30,11 @@ pub(super) const BIND_MORE: u8 = 1;
 pub(super) const BIND_PAGED: u8 = 2;
 /// `WAY_LINK`.
 pub(super) const WAY_LINK: u16 = 1;
+
+/// `NAMED_BITS`: of the hash of an address that a bind names.
+pub(super) const NAMED_BITS: u32 = 12;
+/// Of the bit set over that hash.
+pub(super) type Named = [u64; 1 << (NAMED_BITS - 6)];
 
 const _: () = assert!(cfg!(target_endian = "little"), "the programs are built for little-endian machines");
 
@@ -77,6 +82,8 @@ pub(super) struct Config<'a> {
     pub(super) lengths_v6: &'a [u8],
     pub(super) slots_v4: u32,
     pub(super) slots_v6: u32,
+    pub(super) named_v4: &'a Named,
+    pub(super) named_v6: &'a Named,
 }
 
 impl Config<'_> {
@@ -101,6 +108,7 @@ impl Config<'_> {
                 to.u64(half.iter().fold(0, |word, octet| word << 8 | u64::from(*octet)));
             }
         }
+        self.named_v4.iter().chain(self.named_v6).for_each(|word| to.u64(*word));
         to.into_inner()
     }
 }
@@ -143,6 +151,7 @@ mod tests {
     #[test]
     fn sizes_are_those_that_the_header_asserts() {
         let header = include_str!("../../bpf/abi.h");
+        assert!(header.contains(&format!("enum {{ NAMED_BITS = {NAMED_BITS} }};")));
         for (name, size) in [
             ("config", CONFIG),
             ("bind_v4", BIND_V4),
@@ -166,10 +175,13 @@ mod tests {
             lengths_v6: &[128],
             slots_v4: 4,
             slots_v6: 8,
+            named_v4: &[7; _],
+            named_v6: &[9; _],
         };
         let octets = config.octets();
         assert_eq!(octets.len(), CONFIG);
         assert_eq!(octets[32..40], [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+        assert_eq!((octets[CONFIG - 1_024], octets[CONFIG - 8]), (7, 9));
         let table = TableEntry {
             key: SipKey::new([7; 16]),
             first_row: 1,

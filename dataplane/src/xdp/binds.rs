@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use common::bind::{Bind, PortRange};
 
 use super::XdpError;
-use super::abi::{BIND_MORE, BIND_PAGED, NONE, Octets};
+use super::abi::{BIND_MORE, BIND_PAGED, NAMED_BITS, NONE, Named, Octets};
 
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const SEEDS: u64 = 64;
@@ -32,6 +32,8 @@ pub(super) struct Binds {
     pub(super) lengths_v6: Vec<u8>,
     pub(super) slots_v4: u32,
     pub(super) slots_v6: u32,
+    pub(super) named_v4: Box<Named>,
+    pub(super) named_v6: Box<Named>,
     pub(super) v4: Vec<u8>,
     pub(super) v6: Vec<u8>,
     pub(super) ports: Vec<u8>,
@@ -75,6 +77,8 @@ impl Binds {
             seed,
             slots_v4: count(&placed_v4),
             slots_v6: count(&placed_v6),
+            named_v4: v4.named(32),
+            named_v6: v6.named(128),
             v4: placed_v4.iter().fold(Octets::default(), |to, slot| slot.write_v4(to)).into_inner(),
             v6: placed_v6.iter().fold(Octets::default(), |to, slot| slot.write_v6(to)).into_inner(),
             ports: pages.cells.iter().flat_map(|cell| cell.to_le_bytes()).collect(),
@@ -106,6 +110,25 @@ impl Family {
         }
         let targets = ranges.into_iter().map(|(key, mut ranges)| (key, pages.target(&mut ranges))).collect();
         Self { lengths, targets }
+    }
+
+    /// A bit for each address that a prefix of full length names: such a prefix has rank 0.
+    fn named(&self, width: u8) -> Box<Named> {
+        let mut named = Box::new([0; _]);
+        if self.lengths.first() == Some(&width) {
+            for key in self.targets.keys().filter(|key| key.rank == 0) {
+                mark(&mut named, key.address);
+            }
+        }
+        named
+    }
+}
+
+fn mark(named: &mut Named, address: u128) {
+    let (high, low) = halves(address);
+    let at = (low ^ high.rotate_left(32)).wrapping_mul(SPREAD) >> (64 - NAMED_BITS);
+    if let Some(word) = named.get_mut((at >> 6) as usize) {
+        *word |= 1 << (at & 63);
     }
 }
 

@@ -38,6 +38,8 @@ impl Layout {
             lengths_v6: &binds.lengths_v6,
             slots_v4: binds.slots_v4,
             slots_v6: binds.slots_v6,
+            named_v4: &binds.named_v4,
+            named_v6: &binds.named_v6,
         };
         Ok(Self {
             config: config.octets(),

@@ -33,6 +33,8 @@ reasons! {
         NoRoom = 12 "no_room",
         /// The sender left the transport checksum to hardware; only user space can finish it.
         Unfinished = 13 "unfinished",
+        /// The source is an address that no client can have.
+        Source = 14 "source",
     }
 }
 

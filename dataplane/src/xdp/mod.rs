@@ -31,4 +31,5 @@ mod redirect_abi;
 pub use director::{Attached, Counts, Director, Placed};
 pub use error::XdpError;
 pub use left::Left;
+pub(crate) use redirect::outer_addresses;
 pub use redirect::{Neighbour, Redirect, RedirectCounts};

@@ -1,18 +1,26 @@
 //! The redirector's plain case in the kernel: GUE packets whose connection is known here are unwrapped where they come
 //! in, and those of other hosts passed on. What it leaves, and all that follows from it, is `crate::redirect`'s.
 
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd;
 
-use aya::maps::{HashMap, PerCpuArray, PerCpuHashMap};
+use aya::maps::lpm_trie::{Key, LpmTrie};
+use aya::maps::{HashMap, Map, PerCpuArray, PerCpuHashMap};
 use aya::programs::Xdp;
 use aya::programs::xdp::XdpLinkId;
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 
+use common::bind::Prefix;
+use common::hash::SipKey;
+
 use super::XdpError;
 use super::director::{Attached, Placed, attach_native_or_generic};
 use super::redirect_abi::{self, FATES, FORWARDED, KEPT, LEFT};
+use crate::redirect::SYN_SLOTS;
+use crate::redirect::clients::Own;
 use crate::redirect::config::RedirectConfig;
+use crate::sys::bpf::Words;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/redirect.bpf.o");
 const PROGRAM: &str = "redirect";
@@ -25,6 +33,9 @@ pub struct Redirect {
     ebpf: Ebpf,
     link: Option<XdpLinkId>,
     attached: Option<Attached>,
+    vips: Vec<Prefix>,
+    /// What the program was told that no client has.
+    no_clients: BTreeSet<Prefix>,
 }
 
 /// How a next hop is reached.
@@ -60,16 +71,47 @@ pub struct RedirectCounts {
 }
 
 impl Redirect {
-    /// Loads the program; `own` are this host's addresses, `mac` its interface's.
-    pub fn load(config: &RedirectConfig, own: &[Ipv4Addr], mac: [u8; 6]) -> Result<Self, XdpError> {
-        let constants = redirect_abi::config(config, own, mac)?;
+    /// Loads the program; `own` are this host's addresses, `mac` its interface's, and `syn_key` hashes flows to the words of
+    /// [`Self::recent_syns`].
+    pub fn load(config: &RedirectConfig, own: &Own, mac: [u8; 6], syn_key: SipKey) -> Result<Self, XdpError> {
+        let constants = redirect_abi::config(config, &outer_addresses(own), mac, syn_key)?;
         let mut ebpf = EbpfLoader::new()
             .btf(None)
             .verifier_log_level(VerifierLogLevel::DISABLE)
             .override_global("redirect_config", constants.as_slice(), true)
             .load(OBJECT)?;
         program(&mut ebpf)?.load()?;
-        Ok(Self { ebpf, link: None, attached: None })
+        let vips = config.vips.iter().copied().filter(|vip| vip.is_host()).collect();
+        let mut this = Self { ebpf, link: None, attached: None, vips, no_clients: BTreeSet::new() };
+        this.set_own(own)?;
+        Ok(this)
+    }
+
+    /// Says which addresses this host has: no packet inside may come from one of them. Those that packets outside are for
+    /// stay as they were when it was loaded.
+    pub fn set_own(&mut self, own: &Own) -> Result<(), XdpError> {
+        let wanted: BTreeSet<_> = own.prefixes().chain(self.vips.iter().copied()).collect();
+        let map = self.ebpf.map_mut("no_clients").ok_or(XdpError::Missing("no_clients"))?;
+        let mut trie: LpmTrie<_, [u8; 16], u8> = map.try_into()?;
+        let key = |prefix: &Prefix| {
+            let (bits, octets) = redirect_abi::prefix(*prefix);
+            Key::new(bits, octets)
+        };
+        for new in wanted.difference(&self.no_clients) {
+            trie.insert(&key(new), 1, 0)?;
+        }
+        for old in self.no_clients.difference(&wanted) {
+            trie.remove(&key(old))?;
+        }
+        self.no_clients = wanted;
+        Ok(())
+    }
+
+    /// The memory of SYNs that were kept lately, which the program shares with the workers.
+    pub fn recent_syns(&self) -> Result<Words, XdpError> {
+        let name = "recent_syns";
+        let Some(Map::Array(map)) = self.ebpf.map(name) else { return Err(XdpError::Missing(name)) };
+        Words::map(map.fd().as_fd(), SYN_SLOTS).map_err(|error| XdpError::Fill(name, error))
     }
 
     /// Puts the program on an interface: into the driver if it can, else into the network stack.
@@ -169,6 +211,20 @@ impl Neighbour {
         octets[16..20].copy_from_slice(&self.ifindex.to_ne_bytes());
         octets
     }
+}
+
+/// This host's IPv4 addresses, ascending. Those of the loopback and single VIPs that lie there are among them; GUE for these
+/// is for this host too.
+pub(crate) fn outer_addresses(own: &Own) -> Vec<Ipv4Addr> {
+    let hosts = own.prefixes().filter(|prefix| prefix.is_host());
+    let mut all: Vec<_> = hosts
+        .filter_map(|host| match host.address() {
+            IpAddr::V4(v4) => Some(v4).filter(|v4| !v4.is_loopback()),
+            IpAddr::V6(_) => None,
+        })
+        .collect();
+    all.sort_unstable();
+    all
 }
 
 fn program(ebpf: &mut Ebpf) -> Result<&mut Xdp, XdpError> {

@@ -3,13 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use common::bind::Prefix;
+use common::hash::SipKey;
 
 use super::XdpError;
 use super::abi::{Octets, high_bits_v4, high_bits_v6};
 use crate::redirect::config::{RedirectConfig, Udp};
 
 /// Of `struct redirect_config`.
-const CONFIG: usize = 976;
+const CONFIG: usize = 992;
 /// `MAX_PREFIXES`: of each list.
 const MAX_PREFIXES: usize = 16;
 /// `KEPT_LATER`: reasons to keep.
@@ -23,7 +24,12 @@ pub(super) const LEFT: [&str; 7] =
 pub(super) const FATES: usize = FORWARDED + 1 + LEFT.len();
 
 /// `struct redirect_config`. IPv6 senders and hops are left to user space, so only their IPv4 prefixes are there.
-pub(super) fn config(from: &RedirectConfig, own: &[Ipv4Addr], mac: [u8; 6]) -> Result<Vec<u8>, XdpError> {
+pub(super) fn config(
+    from: &RedirectConfig,
+    own: &[Ipv4Addr],
+    mac: [u8; 6],
+    syn_key: SipKey,
+) -> Result<Vec<u8>, XdpError> {
     let v4 = |list: &[Prefix]| list.iter().copied().filter(|p| p.address().is_ipv4()).collect::<Vec<_>>();
     let (directors, backends, vips_v4) = (v4(&from.directors), v4(&from.backends), v4(&from.vips));
     let vips_v6: Vec<_> = from.vips.iter().copied().filter(|p| p.address().is_ipv6()).collect();
@@ -45,7 +51,16 @@ pub(super) fn config(from: &RedirectConfig, own: &[Ipv4Addr], mac: [u8; 6]) -> R
         (0..MAX_PREFIXES).for_each(|at| write_v4(&mut to, list.get(at)));
     }
     (0..MAX_PREFIXES).for_each(|at| write_v6(&mut to, vips_v6.get(at)));
+    to.put(syn_key.octets());
     Ok(to.into_inner())
+}
+
+/// `struct prefix`: its length, and the address in octets.
+pub(super) fn prefix(prefix: Prefix) -> (u32, [u8; 16]) {
+    match prefix.address() {
+        IpAddr::V4(v4) => (96 + u32::from(prefix.bits()), v4.to_ipv6_mapped().octets()),
+        IpAddr::V6(v6) => (prefix.bits().into(), v6.octets()),
+    }
 }
 
 fn limited(what: &'static str, found: usize) -> Result<u8, XdpError> {
@@ -91,16 +106,19 @@ mod tests {
         for (at, name) in LEFT.iter().enumerate() {
             assert!(header.contains(&format!("\tLEFT_{} = {},\n", name.to_uppercase(), FORWARDED + 1 + at)));
         }
-        let config =
-            config(&RedirectConfig::parse("t", TEXT).unwrap(), &[[10, 0, 1, 1].into()], [2; 6]).unwrap();
-        assert_eq!(config.len(), CONFIG);
+        let slots = crate::redirect::SYN_SLOTS.trailing_zeros();
+        assert!(header.contains(&format!("\tRECENT_SYNS = 1 << {slots},\n")));
+        let config = RedirectConfig::parse("t", TEXT).unwrap();
+        let config = super::config(&config, &[[10, 0, 1, 1].into()], [2; 6], SipKey::new([7; 16])).unwrap();
+        assert_eq!((config.len(), config[CONFIG - 16..].to_vec()), (CONFIG, vec![7; 16]));
         assert_eq!(config[..20], [2, 2, 2, 2, 2, 2, 0x4c, 0x43, 7, 1, 1, 1, 1, 1, 1, 0, 10, 0, 1, 1]);
     }
 
     #[test]
     fn more_prefixes_than_fit_are_refused() {
         let own = vec![Ipv4Addr::LOCALHOST; 17];
-        let error = config(&RedirectConfig::parse("t", TEXT).unwrap(), &own, [2; 6]).unwrap_err();
+        let key = SipKey::new([7; 16]);
+        let error = config(&RedirectConfig::parse("t", TEXT).unwrap(), &own, [2; 6], key).unwrap_err();
         assert_eq!(error.to_string(), "own addresses: expected at most 16, found 17");
     }
 }

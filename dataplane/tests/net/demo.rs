@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use common::hash::SipKey;
+use dataplane::redirect::clients::Own;
 use dataplane::redirect::config::RedirectConfig;
 use dataplane::sys::process::terminate;
 use dataplane::xdp::Redirect;
@@ -20,7 +22,7 @@ fn demo(temporary: &Path) -> Child {
 fn may_load_programs() -> bool {
     let config = "{version: 1, directors: [10.0.0.1], backends: [10.0.0.2], vips: [10.0.0.3]}";
     let config = RedirectConfig::parse("probe", config).unwrap();
-    Redirect::load(&config, &[], [0; 6]).is_ok()
+    Redirect::load(&config, &Own::default(), [0; 6], SipKey::new([7; 16])).is_ok()
 }
 
 fn is_empty(folder: &Path) -> bool {

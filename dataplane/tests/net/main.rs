@@ -12,6 +12,7 @@ mod redirect;
 mod second_chance;
 mod second_host;
 mod soak;
+mod sources;
 mod speed;
 
 /// May this process make namespaces? Says so if not.

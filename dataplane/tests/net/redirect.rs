@@ -118,7 +118,7 @@ impl Bench {
     }
 
     /// Waits until the redirector has counted `packets` packets under `path` of its report.
-    fn counted(&self, section: &str, reason: &str, packets: u64) {
+    pub(crate) fn counted(&self, section: &str, reason: &str, packets: u64) {
         for _ in 0..1_000 {
             let report = serde_json::to_value(self.redirector.report()).unwrap();
             if report[section][reason].as_u64() == Some(packets) {

@@ -226,6 +226,24 @@ fn link(random: &mut Random, ether_type: [u8; 2]) -> Vec<u8> {
     link
 }
 
+/// Any address, or now and then one that a bind may name, or that no client can have.
+fn source(random: &mut Random, to: IpAddr) -> Vec<u8> {
+    let other = vip(random);
+    let named = if other.is_ipv4() == to.is_ipv4() && random.one_in(2) { other } else { to };
+    match (named, random.below(12)) {
+        (IpAddr::V4(named), 0) => named.octets().to_vec(),
+        (IpAddr::V6(named), 0) => named.octets().to_vec(),
+        (IpAddr::V4(_), 1) => vec![random.of(&[0, 1, 126, 127, 128, 223, 224, 255]), 0, 0, 1],
+        (IpAddr::V6(_), 1) => {
+            let low = random.of(&[0, 1, 2, 0xffff << 32 | 7, 0xfffe << 32, 1 << 48]);
+            let address = u128::from(random.of(&[0_u8, 0, 0, 0xff, 0xfe])) << 120 | low;
+            address.to_be_bytes().to_vec()
+        }
+        (IpAddr::V4(_), _) => random.octets(4),
+        (IpAddr::V6(_), _) => random.octets(16),
+    }
+}
+
 fn packet_v4(random: &mut Random, to: Ipv4Addr, protocol: u8, transport: &[u8]) -> Vec<u8> {
     let options = if random.one_in(12) { random.below(11) * 4 } else { 0 };
     let total = u16::try_from(20 + options + transport.len()).unwrap();
@@ -236,7 +254,7 @@ fn packet_v4(random: &mut Random, to: Ipv4Addr, protocol: u8, transport: &[u8]) 
     packet.extend(random.octets(2));
     packet.extend(u16::to_be_bytes(fragment));
     packet.extend([64, protocol, 0, 0]);
-    packet.extend(random.octets(4));
+    packet.extend(source(random, to.into()));
     packet.extend(to.octets());
     packet.extend(random.octets(options));
     if !random.one_in(20) {
@@ -252,7 +270,7 @@ fn packet_v6(random: &mut Random, to: Ipv6Addr, protocol: u8, transport: &[u8]) 
     packet.extend(random.octets(3));
     packet.extend(u16::try_from(transport.len()).unwrap().to_be_bytes());
     packet.extend([protocol, 64]);
-    packet.extend(random.octets(16));
+    packet.extend(source(random, to.into()));
     packet.extend(to.octets());
     packet.extend(transport);
     packet

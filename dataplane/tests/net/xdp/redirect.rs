@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use aya::TestRun;
 use aya::programs::TestRunOptions;
+use common::bind::Prefix;
+use common::hash::SipKey;
+use dataplane::redirect::clients::Own;
 use dataplane::redirect::config::RedirectConfig;
 use dataplane::sys::batch::Batch;
 use dataplane::sys::packet::PacketSocket;
@@ -14,7 +17,7 @@ use dataplane::sys::ring::{Ring, Shape};
 use dataplane::xdp::{Neighbour, Redirect, RedirectCounts};
 
 use crate::judge::{INGRESS, PASS, REDIRECT, TX, load};
-use crate::namespace::{ip, isolated};
+use crate::namespace::{Peer, ip, isolated};
 use crate::support::{frames::checksum, vectors::PIPELINE};
 
 const DIRECTOR: [u8; 4] = [10, 0, 0, 1];
@@ -42,8 +45,13 @@ fn scene(vip: IpAddr) -> Scene {
     let client = TcpStream::connect((vip, 443)).unwrap();
     let (server, _) = listener.accept().unwrap();
     let config = RedirectConfig::parse("test", CONFIG).unwrap();
-    let program = Redirect::load(&config, &[OWN.into(), OWN_ELSEWHERE.into()], MAC).unwrap();
+    let program = Redirect::load(&config, &own(&[OWN, OWN_ELSEWHERE]), MAC, SipKey::new([7; 16])).unwrap();
     Scene { program, client, _listener: listener, server }
+}
+
+/// These addresses of this host.
+pub(crate) fn own(all: &[[u8; 4]]) -> Own {
+    all.iter().map(|own| Prefix::host((*own).into())).collect()
 }
 
 pub(crate) fn with_bpf(test: impl FnOnce() + Send) {
@@ -327,34 +335,201 @@ fn all_else_is_left_as_it_came() {
     });
 }
 
-/// With SYN cookies the kernel has no socket for a flow until its ACK brings the cookie back.
+const CLIENT: [u8; 4] = [198, 51, 100, 9];
+
+/// Sends the client's segment to the VIP into the calling thread's namespace, past every program.
+fn hand_to_kernel(segment: &[u8]) {
+    let mut packet = v4(CLIENT, VIP, 6, segment);
+    let pseudo = [&CLIENT[..], &VIP, &[0, 6, 0, 20], segment].concat();
+    let sum = checksum(&pseudo);
+    packet[36..38].copy_from_slice(&sum.to_be_bytes());
+    let frame = [vec![0; 12], vec![8, 0], packet].concat();
+    let mut batch = Batch::new(2_048);
+    batch.slot()[..frame.len()].copy_from_slice(&frame);
+    batch.push(frame.len(), INGRESS);
+    assert_eq!(batch.send(&PacketSocket::open().unwrap()).frames, 1);
+}
+
+/// What the calling thread's namespace answers to the client's SYN: a cookie, as the sequence number of the SYN-ACK.
+fn cookie(port: u16) -> u32 {
+    std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", "2").unwrap();
+    ip("route replace 198.51.100.0/24 dev lo");
+    let mut ring = Ring::open(INGRESS, Shape::default(), None).unwrap();
+    hand_to_kernel(&tcp(port, 7, 0, SYN));
+    syn_ack(&mut ring).expect("the service answers")
+}
+
+fn next_is_known(scene: &mut Scene) {
+    let source_address = [10, 0, 1, 77].into();
+    let way = Neighbour { destination: [6; 6], source: [7; 6], source_address, ifindex: INGRESS };
+    scene.program.set_neighbour(NEXT.into(), Some(&way)).unwrap();
+}
+
+/// With SYN cookies the kernel has no socket for a flow until its ACK brings the cookie back. The SYN came by here.
 #[test]
-fn a_syn_cookie_is_known_by_the_kernel_that_made_it() {
+fn what_follows_a_syn_that_was_kept_here_is_kept() {
+    with_bpf(|| follows_a_syn(VIP.into()));
+    with_bpf(|| follows_a_syn("2001:db8::10".parse().unwrap()));
+}
+
+fn follows_a_syn(vip: IpAddr) {
+    let mut scene = scene(vip);
+    next_is_known(&mut scene);
+    let (here, there) = (scene.client.local_addr().unwrap(), scene.client.peer_addr().unwrap());
+    let client = SocketAddr::new(here.ip(), here.port() ^ 1);
+    let segment = |sequence: u32, flags| {
+        let mut packet = inner(client, there, flags);
+        let at = packet.len() - 16;
+        packet[at..at + 4].copy_from_slice(&sequence.to_be_bytes());
+        packet
+    };
+    let action = |sequence, flags| run(&scene, &gue(DIRECTOR, 0, &[NEXT], &segment(sequence, flags))).0;
+    assert_eq!(action(8, ACK), TX, "no SYN of this flow yet");
+    // Marked outside and not inside: left to the socket, which refuses it.
+    let mut marked = gue(DIRECTOR, 0, &[NEXT], &segment(7, SYN));
+    mark(&mut marked[14..], 3);
+    assert_eq!(run(&scene, &marked), (PASS, marked));
+    assert_eq!(action(8, ACK), TX, "its SYN was not kept");
+    assert_eq!(action(7, SYN), PASS);
+    let kept = [(8, ACK), (7 + 65_536, ACK), (8, ACK | 0x08), (8, ACK | 0x01)];
+    let passed_on = [(7, ACK), (7 + 65_537, ACK), (6, ACK), (8, ACK | SYN), (8, ACK | 0x04), (8, 0x04)];
+    for (sequence, flags) in kept {
+        assert_eq!(action(sequence, flags), PASS, "{sequence} {flags:02x}");
+    }
+    for (sequence, flags) in passed_on {
+        assert_eq!(action(sequence, flags), TX, "{sequence} {flags:02x}");
+    }
+    assert_eq!((counts(&scene).kept[2], counts(&scene).forwarded), (4, 8), "{:?}", counts(&scene));
+}
+
+/// Containers of one kernel share the secret of its SYN cookies. This one's kernel takes a cookie that the other one gave,
+/// and the connection would be here, where nobody has the client's state; the program passes the packet on to the other.
+#[test]
+fn a_cookie_of_another_container_is_passed_on() {
     with_bpf(|| {
-        let scene = scene(VIP.into());
-        std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", "2").unwrap();
-        ip("route add 198.51.100.0/24 dev lo");
-        let client = [198, 51, 100, 9];
-        let mut ring = Ring::open(INGRESS, Shape::default(), None).unwrap();
-        let mut syn = v4(client, VIP, 6, &tcp(50_000, 7, 0, SYN));
-        let pseudo = [&client[..], &VIP, &[0, 6, 0, 20], &syn[20..]].concat();
-        let sum = checksum(&pseudo);
-        syn[36..38].copy_from_slice(&sum.to_be_bytes());
-        let frame = [vec![0; 12], vec![8, 0], syn].concat();
-        let mut batch = Batch::new(2_048);
-        batch.slot()[..frame.len()].copy_from_slice(&frame);
-        batch.push(frame.len(), INGRESS);
-        assert_eq!(batch.send(&PacketSocket::open().unwrap()).frames, 1);
-        let cookie = syn_ack(&mut ring).expect("the service answers");
-        let ack = |cookie: u32| v4(client, VIP, 6, &tcp(50_000, 8, cookie, ACK));
-        let right = ack(cookie.wrapping_add(1));
-        let frame = gue(DIRECTOR, 0, &[NEXT], &right);
-        assert_eq!(run(&scene, &frame), (PASS, unwrapped(&right)));
-        assert_eq!(counts(&scene).kept[2], 1, "{:?}", counts(&scene));
-        let frame = gue(DIRECTOR, 0, &[NEXT], &ack(cookie.wrapping_add(0x0100_0000)));
-        assert_eq!(run(&scene, &frame), (PASS, frame.clone()), "another host's cookie");
-        assert_eq!(counts(&scene).left["unresolved"], 1);
+        let mut scene = scene(VIP.into());
+        next_is_known(&mut scene);
+        let other = Peer::new();
+        let given = other.visit(|| {
+            ip("addr add 203.0.113.10/32 dev lo");
+            let _listener = TcpListener::bind((Ipv4Addr::from(VIP), 443)).unwrap();
+            cookie(50_000)
+        });
+        // This listener has given cookies a moment ago, too: else its kernel looks at none.
+        let own = cookie(50_001);
+        let ack = |port, cookie: u32| tcp(port, 8, cookie.wrapping_add(1), ACK);
+        let packet = |port, cookie| gue(DIRECTOR, 0, &[NEXT], &v4(CLIENT, VIP, 6, &ack(port, cookie)));
+        assert_eq!(run(&scene, &packet(50_000, given)).0, TX);
+        // The SYN of its own cookie did not come by the program.
+        assert_eq!(run(&scene, &packet(50_001, own)).0, TX);
+        let syn = gue(DIRECTOR, 0, &[NEXT], &v4(CLIENT, VIP, 6, &tcp(50_001, 7, 0, SYN)));
+        assert_eq!(run(&scene, &syn).0, PASS);
+        assert_eq!(run(&scene, &packet(50_001, own)).0, PASS);
+        assert_eq!((counts(&scene).kept[2], counts(&scene).forwarded), (1, 2), "{:?}", counts(&scene));
+        // The control: the kernel itself takes both cookies for its own.
+        for (port, cookie) in [(50_000, given), (50_001, own)] {
+            hand_to_kernel(&ack(port, cookie));
+            let (_, client) = scene._listener.accept().unwrap();
+            assert_eq!(client, SocketAddr::from((CLIENT, port)));
+        }
     });
+}
+
+/// Addresses that no client of this host can have, and GUE in GUE, are the socket's to refuse and to count.
+#[test]
+fn what_no_client_can_have_sent_is_left() {
+    with_bpf(|| {
+        ip("addr add 203.0.113.10/32 dev lo");
+        let text = "{version: 1, directors: [10.0.0.0/28], backends: [10.0.1.0/24], vips: [203.0.113.10, \"2001:db8::10\", 203.0.114.0/24]}";
+        let config = RedirectConfig::parse("test", text).unwrap();
+        let key = SipKey::new([7; 16]);
+        let mut program = Redirect::load(&config, &own(&[OWN, OWN_ELSEWHERE]), MAC, key).unwrap();
+        let vip6: [u8; 16] = "2001:db8::10".parse::<std::net::Ipv6Addr>().unwrap().octets();
+        let from = |source: IpAddr, port: u16| match source {
+            IpAddr::V4(source) => v4(source.octets(), VIP, 17, &udp(port)),
+            IpAddr::V6(source) => {
+                let datagram = udp(port);
+                let mut packet = vec![0x60, 0, 0, 0, 0, u8::try_from(datagram.len()).unwrap(), 17, 64];
+                packet.extend([source.octets(), vip6].concat());
+                packet.extend(datagram);
+                packet
+            }
+        };
+        let kept = |program: &Redirect, source: &str, port| {
+            let packet = from(source.parse().unwrap(), port);
+            let frame = gue(DIRECTOR, 0, &[NEXT], &packet);
+            let (action, out) = test_run(program, &frame);
+            assert_eq!(action, PASS, "{source}");
+            assert!(out == frame || out == unwrapped(&packet), "{source}");
+            out != frame
+        };
+        let no_clients = [
+            "0.0.0.0",
+            "0.1.2.3",
+            "127.0.0.1",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "203.0.113.10",
+            "10.0.1.1",
+            "10.0.2.1",
+            "::",
+            "::1",
+            "ff02::1",
+            "::ffff:198.51.100.7",
+            "2001:db8::10",
+        ];
+        let clients = [
+            "1.0.0.0",
+            "126.0.0.1",
+            "128.0.0.1",
+            "223.255.255.255",
+            "10.0.1.3",
+            "203.0.113.11",
+            "203.0.114.1",
+            "198.18.7.7",
+            "::2",
+            "fe80::7",
+            "feff::1",
+            "2001:db8::11",
+            "fd00:7::1",
+        ];
+        for source in no_clients {
+            assert!(!kept(&program, source, 443), "{source}");
+        }
+        for source in clients {
+            assert!(kept(&program, source, 443), "{source}");
+            assert!(!kept(&program, source, 19_523), "{source}: GUE in GUE");
+        }
+        // As this host's addresses change, whole prefixes among them.
+        let prefix = |text: &str, bits| Prefix::new(text.parse().unwrap(), bits).unwrap();
+        let changed = [
+            prefix("10.0.1.3", 32),
+            prefix("198.18.0.0", 16),
+            prefix("fd00:7::", 32),
+            prefix("fe80::7", 128),
+        ];
+        program.set_own(&changed.into_iter().collect()).unwrap();
+        for (source, expected) in [
+            ("10.0.1.1", true),
+            ("10.0.1.3", false),
+            ("198.18.7.7", false),
+            ("198.19.0.0", true),
+            ("fd00:7::1", false),
+            ("fd00:8::1", true),
+            ("fe80::7", false),
+            ("203.0.113.10", false),
+            ("2001:db8::10", false),
+        ] {
+            assert_eq!(kept(&program, source, 443), expected, "{source}");
+        }
+        let left = program.counts().unwrap().left["inner"];
+        assert_eq!(left, 14 + 13 + 6);
+    });
+}
+
+fn udp(port: u16) -> Vec<u8> {
+    [&50_000_u16.to_be_bytes()[..], &port.to_be_bytes(), &[0, 12, 0, 0], b"ping"].concat()
 }
 
 /// The sequence number of the next SYN-ACK from the VIP.

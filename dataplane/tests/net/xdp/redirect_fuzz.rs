@@ -3,22 +3,23 @@
 //! must be kept or passed on as decided, octet for octet, and counted so. `XDP_FUZZ_SECONDS` and `XDP_FUZZ_SEED` as for
 //! the director's.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use common::bind::Prefix;
+use common::hash::SipKey;
 use dataplane::redirect::config::{RedirectConfig, Udp};
 use dataplane::redirect::decide::{Decision, Facts, Keep, Known, asks, decide};
-use dataplane::redirect::inner::{Flow, Inner};
+use dataplane::redirect::inner::{Flow, Inner, Kind};
 use dataplane::wire::gue::{Gue, Hops};
 use dataplane::xdp::{Neighbour, Redirect, RedirectCounts};
 
 use crate::fuzz::{Random, number};
 use crate::judge::{INGRESS, PASS, REDIRECT, SHORTEST, TX, load};
 use crate::namespace::{ip, isolated};
-use crate::redirect::{MAC, VIP, gue_to, test_run, v4};
+use crate::redirect::{MAC, VIP, gue_to, own, test_run, v4};
 use crate::support::frames::checksum;
 use crate::support::vectors::PIPELINE;
 
@@ -26,6 +27,27 @@ const FRAMES_A_SCENE: u32 = 4_000;
 const OWN: [[u8; 4]; 2] = [[10, 0, 1, 1], [10, 0, 1, 9]];
 const HOPS: [[u8; 4]; 5] = [[10, 0, 1, 1], [10, 0, 1, 2], [10, 0, 1, 3], [10, 0, 1, 9], [10, 0, 7, 7]];
 const SENDERS: [[u8; 4]; 5] = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 1, 2], [10, 0, 1, 3], [192, 0, 2, 1]];
+/// Clients, and addresses that no client has.
+const SOURCES: [[u8; 4]; 10] = [
+    [198, 51, 100, 8],
+    [198, 51, 100, 9],
+    [10, 0, 7, 7],
+    [10, 0, 1, 1],
+    [10, 0, 1, 9],
+    VIP,
+    [0, 0, 0, 0],
+    [127, 0, 0, 1],
+    [224, 0, 0, 1],
+    [255, 255, 255, 255],
+];
+const SOURCES6: [Ipv6Addr; 6] = [
+    Ipv6Addr::new(0x2001, 0xdb8, 0xc, 0, 0, 0, 0, 8),
+    VIP6,
+    Ipv6Addr::UNSPECIFIED,
+    Ipv6Addr::LOCALHOST,
+    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1),
+    Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 1, 1),
+];
 const VIP6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x10);
 
 /// Sockets, the program, and what is known of both.
@@ -38,14 +60,25 @@ struct Scene {
     flows: Vec<(SocketAddr, SocketAddr)>,
     open: Vec<TcpStream>,
     listeners: Vec<TcpListener>,
+    /// The sequence number of the last SYN of a flow that the program kept.
+    syns: HashMap<(SocketAddr, SocketAddr), u32>,
 }
 
 impl Scene {
     fn new(random: &mut Random) -> Self {
-        ip("addr add 203.0.113.10/32 dev lo");
-        ip("addr add 2001:db8::10/128 dev lo nodad");
+        for (family, vip, client) in
+            [("", "203.0.113.10/32", "198.51.100.7/32"), ("-6 ", "2001:db8::10/128", "2001:db8:c::7/128")]
+        {
+            ip(&format!("{family}addr add {vip} dev lo"));
+            ip(&format!("{family}addr add {client} dev lo"));
+            // So that clients, which are on this host, do not connect from the VIP.
+            let source = client.split('/').next().unwrap();
+            soon(|| ip_route(&format!("{family}route del local {vip} dev lo table local")));
+            ip(&format!("{family}route add local {vip} dev lo table local src {source}"));
+        }
         let config = RedirectConfig::parse("fuzz", &config(random)).unwrap();
-        let mut program = Redirect::load(&config, &OWN.map(Ipv4Addr::from), MAC).unwrap();
+        let key = SipKey::new(random.octets(16).try_into().unwrap());
+        let mut program = Redirect::load(&config, &own(&OWN), MAC, key).unwrap();
         let mut ways = Vec::new();
         for hop in HOPS {
             let way = Neighbour {
@@ -67,6 +100,7 @@ impl Scene {
             flows: Vec::new(),
             open: Vec::new(),
             listeners: Vec::new(),
+            syns: HashMap::new(),
         };
         scene.connect(IpAddr::from(VIP));
         scene.connect(IpAddr::from(VIP6));
@@ -102,6 +136,11 @@ impl Scene {
     }
 }
 
+fn ip_route(arguments: &str) -> io::Result<()> {
+    let status = std::process::Command::new("ip").args(arguments.split_whitespace()).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(arguments.to_owned())) }
+}
+
 fn config(random: &mut Random) -> String {
     let directors = random.of(&["10.0.0.1", "10.0.0.0/28", "10.0.0.0/28, 10.0.1.3", "0.0.0.0/0"]);
     let backends = random.of(&["10.0.1.0/24", "10.0.1.2, 10.0.1.3", "10.0.0.0/16"]);
@@ -117,7 +156,10 @@ fn segment(random: &mut Random, from: u16, to: u16) -> Vec<u8> {
     let flags = random.of(&[0x02, 0x02, 0x10, 0x10, 0x10, 0x12, 0x11, 0x04, 0x14, 0xc2, 0x06, 0]);
     let flags = if random.one_in(8) { random.octet() } else { flags };
     let mut segment = [from.to_be_bytes(), to.to_be_bytes()].concat();
-    segment.extend(random.octets(8));
+    // Few, so that one follows another.
+    let sequence: u32 = random.of(&[7, 7, 8, 8, 8, 65_543, 65_544, u32::MAX]);
+    segment.extend(sequence.to_be_bytes());
+    segment.extend(random.octets(4));
     segment.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
     let payload = random.of(&[0, 0, 4, 100]);
     segment.extend(random.octets(payload));
@@ -130,9 +172,10 @@ fn inner(random: &mut Random, scene: &Scene) -> Vec<u8> {
     match random.below(8) {
         0 | 1 => from.set_port(from.port() ^ 1),
         2 => from.set_port(random.word()),
-        3 => to.set_port(random.of(&[80, 444])),
+        3 => to.set_port(random.of(&[80, 444, 19_523])),
         4 => (from, to) = (to, from),
-        5 if from.is_ipv4() => from.set_ip([198, 51, 100, random.octet()].into()),
+        5 if from.is_ipv4() => from.set_ip(random.of(&SOURCES).into()),
+        5 if random.one_in(2) => from.set_ip(random.of(&SOURCES6).into()),
         _ => {}
     }
     if random.one_in(20) && to.is_ipv4() {
@@ -219,7 +262,9 @@ fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
 
 /// What the whole redirector does with a frame, if that is to keep it or to pass it on: how it is counted, and what
 /// the octets are then.
-fn decided(scene: &Scene, frame: &[u8]) -> Option<(Decision, bool, Vec<u8>)> {
+///
+/// `remembers` says whether the SYNs that were kept count: the memory is small, and may have lost one.
+fn decided(scene: &Scene, frame: &[u8], remembers: bool) -> Option<(Decision, bool, Vec<u8>)> {
     let gue = Gue::parse(delivered(frame)?).ok()?;
     let inner = Inner::parse(gue.inner_protocol, gue.inner).ok()?;
     let Hops::V4(hops) = gue.hops else { return None };
@@ -234,7 +279,9 @@ fn decided(scene: &Scene, frame: &[u8]) -> Option<(Decision, bool, Vec<u8>)> {
     let elsewhere = left.iter().position(|hop| !repeats(*hop));
     let asked = asks(&inner.kind, scene.config.udp == Udp::Socket);
     let known = asked.as_ref().map_or(Known::No, |flow| known(scene, flow));
-    let decision = decide(&inner.kind, asked.is_some(), &facts(known, left, elsewhere));
+    let follows_syn = remembers && known == Known::No && follows_syn(scene, &inner.kind);
+    let facts = Facts { follows_syn, ..facts(known, left, elsewhere) };
+    let decision = decide(&inner.kind, asked.is_some(), &facts);
     let octets = match decision {
         Decision::Keep(_) => {
             let ether_type = if gue.inner_protocol == 4 { [8, 0] } else { [0x86, 0xdd] };
@@ -272,7 +319,38 @@ fn delivered(frame: &[u8]) -> Option<&[u8]> {
 fn allowed(scene: &Scene, frame: &[u8], gue: &Gue<'_>, inner: &Inner) -> bool {
     let senders = if gue.next_hop > 0 { &scene.config.backends } else { &scene.config.directors };
     let sender = <[u8; 4]>::try_from(&frame[26..30]).unwrap();
-    holds(senders, sender.into()) && holds(&scene.config.vips, inner.destination)
+    let again = matches!(inner.kind, Kind::Udp(flow) if flow.local.port() == 19_523);
+    holds(senders, sender.into())
+        && holds(&scene.config.vips, inner.destination)
+        && !again
+        && !is_no_client(scene, inner.source)
+}
+
+/// By the library's names, and one by one.
+fn is_no_client(scene: &Scene, source: IpAddr) -> bool {
+    let is_vip = |vip: &&Prefix| vip.to_string() == source.to_string();
+    let forged = source.is_unspecified() || source.is_loopback() || source.is_multicast();
+    let special = match source {
+        IpAddr::V4(v4) => v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.to_ipv4_mapped().is_some(),
+    };
+    forged
+        || special
+        || OWN.iter().any(|own| source == IpAddr::from(*own))
+        || scene.config.vips.iter().any(|vip| is_vip(&vip))
+}
+
+/// Client and service of a flow.
+fn ends(flow: &Flow) -> (SocketAddr, SocketAddr) {
+    (flow.remote, flow.local)
+}
+
+fn follows_syn(scene: &Scene, kind: &Kind) -> bool {
+    let Kind::Tcp(flow, segment) = kind else { return false };
+    let initial = scene.syns.get(&ends(flow));
+    let window =
+        initial.map(|initial| (1..=65_536).any(|next| initial.wrapping_add(next) == segment.sequence));
+    segment.acknowledges() && window == Some(true)
 }
 
 fn facts(known: Known, left: &[[u8; 4]], elsewhere: Option<usize>) -> Facts {
@@ -318,17 +396,31 @@ struct Seen {
     forwarded: u64,
     left: u64,
     left_though_decided: u64,
+    /// Passed on because another flow's SYN has taken the place of this one's.
+    forgotten: u64,
 }
 
 /// `before` is what the program had counted, and then what it has.
-fn compare(name: &str, scene: &Scene, frame: &[u8], seen: &mut Seen, before: &mut RedirectCounts) {
+fn compare(name: &str, scene: &mut Scene, frame: &[u8], seen: &mut Seen, before: &mut RedirectCounts) {
     let (action, out) = test_run(&scene.program, frame);
     let after = scene.program.counts().unwrap();
-    let decided = decided(scene, frame);
+    let was_left = action == PASS && out == frame;
+    let cookies = |counts: &RedirectCounts| counts.kept[2] + counts.kept_later[2];
+    let mut decided = self::decided(scene, frame, true);
+    let is_cookie = matches!(decided, Some((Decision::Keep(Keep::Cookie), ..)));
+    if is_cookie && !was_left && cookies(&after) == cookies(before) {
+        decided = self::decided(scene, frame, false);
+        seen.forgotten += 1;
+    }
+    if let (Some((Decision::Keep(Keep::Syn), ..)), false) = (&decided, was_left)
+        && let Some((flow, sequence)) = syn(frame)
+    {
+        scene.syns.insert(flow, sequence);
+    }
     let context =
         || format!("{name}: action {action}, {decided:?}\n{frame:02x?}\n{out:02x?}\n{:?}", scene.config);
     let mut expected = before.clone();
-    if action == PASS && out == frame {
+    if was_left {
         seen.left += 1;
         seen.left_though_decided += u64::from(decided.is_some());
         expected.left.clone_from(&after.left);
@@ -344,7 +436,7 @@ fn compare(name: &str, scene: &Scene, frame: &[u8], seen: &mut Seen, before: &mu
                 let kept = if *later { &mut expected.kept_later } else { &mut expected.kept };
                 kept[at] += 1;
                 seen.kept[at] += 1;
-                if *later && *reason == Keep::Socket {
+                if *later && matches!(reason, Keep::Socket | Keep::Cookie) {
                     let sender = Ipv4Addr::new(frame[26], frame[27], frame[28], frame[29]);
                     *expected.second_hop_from.entry(sender).or_default() += 1;
                     expected.last_second_hop_ns = after.last_second_hop_ns;
@@ -361,6 +453,15 @@ fn compare(name: &str, scene: &Scene, frame: &[u8], seen: &mut Seen, before: &mu
     }
     assert_eq!(after, expected, "counters: {}", context());
     *before = after;
+}
+
+/// Flow and sequence number of the SYN in a frame.
+fn syn(frame: &[u8]) -> Option<((SocketAddr, SocketAddr), u32)> {
+    let gue = Gue::parse(delivered(frame)?).ok()?;
+    match Inner::parse(gue.inner_protocol, gue.inner).ok()?.kind {
+        Kind::Tcp(flow, segment) => Some((ends(&flow), segment.sequence)),
+        _ => None,
+    }
 }
 
 /// Tries again for a while.
@@ -387,14 +488,14 @@ fn random_packets_show_no_difference_to_the_decision() {
         isolated(|| {
             let (seen, frames) = &mut *ended.lock().unwrap();
             let mut random = Random::new(seed);
-            let scene = Scene::new(&mut random);
+            let mut scene = Scene::new(&mut random);
             let mut counts = scene.program.counts().unwrap();
             for at in 0..FRAMES_A_SCENE {
                 if at % 256 == 0 && Instant::now() >= until {
                     break;
                 }
                 let frame = frame(&mut random, &scene);
-                compare(&format!("seed {seed}, frame {at}"), &scene, &frame, seen, &mut counts);
+                compare(&format!("seed {seed}, frame {at}"), &mut scene, &frame, seen, &mut counts);
                 **frames += 1;
             }
         });
@@ -407,5 +508,6 @@ fn random_packets_show_no_difference_to_the_decision() {
         }
     }
     eprintln!("{frames} packets: {seen:?}");
-    assert!(seen.forwarded > 0 && [0, 1, 3, 4, 5].iter().all(|at| seen.kept[*at] > 0), "{seen:?}");
+    assert!(seen.forwarded > 0 && seen.kept.iter().all(|kept| *kept > 0), "{seen:?}");
+    assert!(seen.forgotten * 50 <= seen.kept[2], "{seen:?}");
 }

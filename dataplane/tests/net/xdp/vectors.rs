@@ -52,6 +52,8 @@ fn every_vector_gets_the_same_octets_or_is_left_alone() {
     for plain in ["v4_syn", "v4_udp", "v4_second_look_up", "v6_syn", "vlan", "padding", "fits_exactly"] {
         assert!(!left.contains(&plain), "{plain} is plain");
     }
+    let client = |name: &str| name.starts_with("client_") || name.starts_with("v6_client_");
+    assert!(left.iter().all(|name| !client(name)), "the program refuses clients: {left:?}");
     assert!(sent >= 15, "{sent}");
 }
 
