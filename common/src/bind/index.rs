@@ -72,10 +72,6 @@ impl Named {
 
     /// The word of a folded address, and its bit there.
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the high bits of a hash, as many as the set has bits"
-    )]
     const fn place(&self, folded: u64) -> (usize, u64) {
         let at = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15).unbounded_shr(self.shift);
         ((at >> 6) as usize, 1 << (at & 63))
