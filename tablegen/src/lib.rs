@@ -1,25 +1,29 @@
-//! `tablegen`: a configuration in, a forwarding table out.
+//! `tablegen`: builds forwarding tables from configurations, and helps to review and roll them out.
 //!
-//! Deterministic: no clock, no randomness and no environment in what it writes. The same configuration and the same
-//! parent give the same octets whatever the order of keys, backends and binds, and whatever the number of threads.
+//! ```text
+//! cli ─► report ─► review ─► generate ─► config ─► common
+//!  │        └────────┬──────────┘
+//!  ├──► edit ────────┤            format, progress: used by all
+//!  └──► compare, glb, verify, store
+//! ```
 //!
-//! Does not talk to directors, backends or the network, and never sees a packet but in `explain --pcap`.
+//! Deterministic: what it writes depends on no clock, no randomness and no environment. The same configuration and
+//! the same parent table give the same octets, whatever the order of keys, backends and binds, and whatever the
+//! number of threads.
+//!
+//! It does not talk to directors, backends or the network, and reads packets only in `explain --pcap` and
+//! `simulate --flows`.
 
 pub mod cli;
 pub mod compare;
 pub mod config;
-pub mod diff;
-pub mod dump;
 pub mod edit;
-pub mod explain;
 pub mod files;
+pub mod format;
 pub mod generate;
 pub mod glb;
-pub mod plan;
 pub mod progress;
-mod quoted;
 pub mod report;
-pub mod simulate;
+pub mod review;
 pub mod store;
-pub mod summary;
 pub mod verify;

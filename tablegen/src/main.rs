@@ -1,4 +1,4 @@
-//! `tablegen`: parse what was typed, do it, and say in the exit code how it went.
+//! `tablegen`: parses the command line, runs the command, and returns its exit code.
 
 use clap::Parser as _;
 use std::process::ExitCode;

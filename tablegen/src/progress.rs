@@ -1,17 +1,23 @@
-//! How far long work has come: counted where it is done, shown where somebody waits for it.
+//! Progress of long computations. The computation counts; a bar on standard error shows the count.
 //!
 //! ```text
 //! verify      ████████████░░░░░░░░░░░░  48 %
 //! ```
 //!
-//! Only on a terminal, only on standard error, and only once a second has passed: what is piped or short shows nothing.
+//! The bar appears only on a terminal and only after one second, so that pipes and short commands show nothing.
 
-use std::io::{self, IsTerminal as _, Write};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, IsTerminal as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// Counted by any number of threads.
+/// A computation is silent for this time.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Time between two updates of the bar.
+const UPDATE: Duration = Duration::from_millis(100);
+
+/// The progress of a computation, in its own units. Any number of threads may count.
 #[derive(Debug, Default)]
 pub struct Progress {
     whole: AtomicU64,
@@ -19,116 +25,150 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// There is so much more to do.
+    /// Adds `more` units to the work that is to be done.
     pub fn expect(&self, more: u64) {
         self.whole.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// So much more is done.
+    /// Adds `more` units to the work that is done.
     pub fn advance(&self, more: u64) {
         self.done.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// The line that shows it; without a bar as long as nobody said how much there is to do.
-    fn line(&self, words: &str) -> String {
-        const WIDTH: u64 = 24;
+    /// Copies the counts to a bar. Without a known amount of work the bar shows no percentage.
+    fn show(&self, bar: &ProgressBar) {
         let [whole, done] = [&self.whole, &self.done].map(|count| count.load(Ordering::Relaxed));
-        if whole == 0 {
-            return format!("\r{words:<10}  …");
-        }
-        let part = |of: u64| done.min(whole).saturating_mul(of) / whole;
-        let full = usize::try_from(part(WIDTH)).unwrap_or(0);
-        let bar: String = (0..24).map(|at| if at < full { '█' } else { '░' }).collect();
-        format!("\r{words:<10}  {bar} {:>3} %", part(100))
+        let template = if whole == 0 { "{msg:10}  …" } else { "{msg:10}  {bar:24} {percent:>3} %" };
+        let style = ProgressStyle::with_template(template).expect("invariant: the template is valid");
+        bar.set_style(style.progress_chars("█░"));
+        bar.set_length(whole);
+        bar.set_position(done.min(whole));
     }
 }
 
-/// Does `work`, and shows how far it has come to whoever sits at a terminal.
-pub fn shown<T>(words: &str, work: impl FnOnce(&Progress) -> T) -> T {
+/// Runs `work`, and shows its progress if standard error is a terminal.
+pub(crate) fn shown<T>(words: &'static str, work: impl FnOnce(&Progress) -> T) -> T {
     let progress = Progress::default();
     if !io::stderr().is_terminal() {
         return work(&progress);
     }
-    drawn(words, &progress, io::stderr(), Duration::from_secs(1), work)
+    drawn(words, &progress, ProgressDrawTarget::stderr(), PATIENCE, work)
 }
 
 fn drawn<T>(
-    words: &str,
+    words: &'static str,
     progress: &Progress,
-    to: impl Write + Send,
+    target: ProgressDrawTarget,
     patience: Duration,
     work: impl FnOnce(&Progress) -> T,
 ) -> T {
     std::thread::scope(|scope| {
         let (done, wait) = mpsc::channel::<()>();
-        scope.spawn(move || draw(words, progress, to, patience, &wait));
+        scope.spawn(move || draw(words, progress, target, patience, &wait));
         let result = work(progress);
         drop(done);
         result
     })
 }
 
-/// Draws until the other end of `wait` is gone, and takes the line away.
-fn draw(words: &str, progress: &Progress, mut to: impl Write, patience: Duration, wait: &mpsc::Receiver<()>) {
-    let mut pause = patience;
-    let mut any = false;
-    // A terminal that takes nothing any more is no reason to stop the work.
-    while wait.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-        let _ = to.write_all(progress.line(words).as_bytes()).and_then(|()| to.flush());
-        (pause, any) = (Duration::from_millis(100), true);
+/// Draws the bar until the sender of `wait` is dropped, then removes it.
+fn draw(
+    words: &'static str,
+    progress: &Progress,
+    target: ProgressDrawTarget,
+    patience: Duration,
+    wait: &mpsc::Receiver<()>,
+) {
+    if wait.recv_timeout(patience) != Err(RecvTimeoutError::Timeout) {
+        return;
     }
-    if any {
-        let _ = to.write_all(b"\r\x1b[K").and_then(|()| to.flush());
+    let bar = ProgressBar::with_draw_target(None, target).with_message(words);
+    loop {
+        progress.show(&bar);
+        bar.tick();
+        if wait.recv_timeout(UPDATE) != Err(RecvTimeoutError::Timeout) {
+            break;
+        }
     }
+    bar.finish_and_clear();
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use indicatif::TermLike;
+    use std::sync::{Arc, Mutex};
 
-    #[test]
-    fn a_line_says_how_far_it_is() {
-        let progress = Progress::default();
-        assert_eq!(progress.line("verify"), "\rverify      …");
-        progress.expect(65_536);
-        progress.advance(32_768);
-        assert_eq!(progress.line("verify"), "\rverify      ████████████░░░░░░░░░░░░  50 %");
-        progress.advance(40_000);
-        assert!(progress.line("verify").ends_with("████████████████████████ 100 %"));
+    /// A terminal that keeps what is written, and reports each line.
+    #[derive(Clone, Debug)]
+    struct Terminal {
+        written: Arc<Mutex<String>>,
+        line: mpsc::Sender<()>,
     }
 
-    #[test]
-    fn what_takes_long_is_shown_and_taken_away() {
-        /// Says when a line was drawn.
-        struct Terminal<'t>(&'t mut Vec<u8>, mpsc::Sender<()>);
-        impl Write for Terminal<'_> {
-            fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-                self.0.write(octets)
-            }
-
-            fn flush(&mut self) -> io::Result<()> {
-                let _ = self.1.send(());
-                Ok(())
-            }
+    impl TermLike for Terminal {
+        fn width(&self) -> u16 {
+            80
         }
-        let (mut terminal, (drew, drawing)) = (Vec::new(), mpsc::channel());
-        let progress = Progress::default();
-        progress.expect(2);
-        progress.advance(1);
-        let work = |_: &Progress| {
-            drawing.recv().unwrap();
-            7
-        };
-        assert_eq!(drawn("build", &progress, Terminal(&mut terminal, drew), Duration::ZERO, work), 7);
-        let text = String::from_utf8(terminal).unwrap();
-        assert!(text.starts_with("\rbuild") && text.ends_with("\r\x1b[K"), "{text:?}");
-        assert!(text.contains("50 %"), "{text:?}");
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.written.lock().unwrap().push_str(text);
+            let _ = self.line.send(());
+            Ok(())
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            self.written.lock().unwrap().push_str("<cleared>");
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn terminal() -> (Terminal, mpsc::Receiver<()>) {
+        let (line, lines) = mpsc::channel();
+        (Terminal { written: Arc::default(), line }, lines)
     }
 
     #[test]
-    fn what_is_quick_shows_nothing() {
-        let mut terminal = Vec::new();
-        drawn("build", &Progress::default(), &mut terminal, Duration::from_secs(60), |_| ());
-        assert!(terminal.is_empty());
+    fn long_work_is_shown_and_its_bar_removed() {
+        let (terminal, lines) = terminal();
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        let progress = Progress::default();
+        let result = drawn("verify", &progress, target, Duration::ZERO, |progress| {
+            progress.expect(65_536);
+            progress.advance(32_768);
+            // The work ends when the bar was drawn with these counts.
+            (0..1_000).find(|_| {
+                lines.recv_timeout(Duration::from_secs(10)).unwrap();
+                terminal.written.lock().unwrap().contains(" 50 %")
+            })
+        });
+        assert!(result.is_some());
+        let written = terminal.written.lock().unwrap().clone();
+        assert!(written.contains("verify      ████████████░░░░░░░░░░░░  50 %"), "{written}");
+        assert!(written.ends_with("<cleared>"), "{written}");
+    }
+
+    #[test]
+    fn short_work_shows_nothing() {
+        let (terminal, _lines) = terminal();
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        drawn("verify", &Progress::default(), target, Duration::from_secs(60), |progress| progress.expect(1));
+        assert_eq!(*terminal.written.lock().unwrap(), "");
     }
 }

@@ -9,7 +9,7 @@ use anyhow::ensure;
 use common::backend::State;
 use common::table::Table;
 use serde::Serialize;
-use tablegen::report::number::grouped;
+use tablegen::format::number::grouped;
 
 use crate::lab::client::Tally;
 use crate::lab::modes::Modes;

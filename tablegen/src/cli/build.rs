@@ -1,34 +1,31 @@
 //! `tablegen build`.
 
 use crate::config::Config;
-use crate::generate::{self, Cache, Generated, History};
-use crate::summary::Summary;
-use crate::{files, glb, progress, store};
-use common::table::{ForwardingTable, MAX_FILE};
+use crate::generate::{self, History};
+use crate::report::summary::Summary;
+use crate::{glb, progress, store};
+use common::table::ForwardingTable;
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// The configuration
+pub(super) struct BuildArgs {
+    /// Configuration file
     config: PathBuf,
-    /// The table file to write
+    /// Table file to write
     #[arg(short, long, value_name = "TABLE")]
     output: PathBuf,
-    /// The format to write
-    #[arg(long, value_enum, default_value_t = Format::Native)]
-    format: Format,
-    /// The table in service: its owners are remembered, so that their connections survive
+    /// Format of the table file
+    #[arg(long, value_enum, default_value_t = TableFormat::Native)]
+    format: TableFormat,
+    /// Table in service. The new table keeps its owners as hops, so that their connections survive
     #[arg(long, value_name = "TABLE")]
     previous: Option<PathBuf>,
-    /// Forget owners before those of the table in service: all connections older than it are gone
+    /// Forget the owners before those of the table in service. Use this when all older connections have ended
     #[arg(long, requires = "previous")]
     settle: bool,
-    /// A side file that makes the next build faster, read if it belongs to PREVIOUS; it may be deleted at any time
-    #[arg(long, value_name = "FILE")]
-    cache: Option<PathBuf>,
-    /// Threads to use; the result does not depend on it [default: one a core]
+    /// Number of threads; the table does not depend on it [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
     /// Print the summary as JSON
@@ -37,14 +34,14 @@ pub(super) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// This project's own
+enum TableFormat {
+    /// Tryst's own format
     Native,
-    /// GLB Director's, version 2
+    /// GLB Director's format, version 2
     Glb,
 }
 
-impl Args {
+impl BuildArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let config = Config::load(&self.config)?;
         super::warn(&config.warnings);
@@ -52,8 +49,8 @@ impl Args {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         let (octets, table) = progress::shown("build", |_| {
             pool.install(|| match self.format {
-                Format::Native => self.native(&config),
-                Format::Glb => self.glb(&config),
+                TableFormat::Native => self.native(&config),
+                TableFormat::Glb => self.glb(&config),
             })
         })?;
         super::write_private(&self.output, &octets)?;
@@ -67,21 +64,17 @@ impl Args {
             Some(parent) if self.settle => History::Settled(parent),
             Some(parent) => History::Parent(parent),
         };
-        let generated = match &self.cache {
-            None => generate::generate(&config.tables, history)?,
-            Some(file) => cached(config, history, file)?,
-        };
+        let generated = generate::generate(&config.tables, history)?;
         super::warn(&generated.warnings);
         Ok((generated.table.encode(), generated.table))
     }
 
     fn glb(&self, config: &Config) -> anyhow::Result<(Vec<u8>, ForwardingTable)> {
-        // A usage error, and so not one of the configuration.
+        // Exit code 2: the command line is wrong, not the configuration.
         anyhow::ensure!(
             self.previous.is_none(),
-            "--previous means nothing to --format glb, which keeps no history"
+            "--previous cannot be used with --format glb, because that format keeps no history"
         );
-        anyhow::ensure!(self.cache.is_none(), "--cache means nothing to --format glb, which is built anew");
         let exported = glb::export(&config.tables)?;
         super::warn(&exported.warnings);
         let table = ForwardingTable::read(&exported.octets)?;
@@ -97,12 +90,4 @@ impl Args {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// A side file that cannot be read is none.
-fn cached(config: &Config, history: History<'_>, file: &Path) -> anyhow::Result<Generated> {
-    let cache = files::octets_up_to(file, MAX_FILE).ok().and_then(|octets| Cache::decode(&octets));
-    let (generated, cache) = generate::generate_cached(&config.tables, history, cache.as_ref())?;
-    super::write_private(file, &cache.encode())?;
-    Ok(generated)
 }

@@ -1,7 +1,7 @@
 //! `tablegen check`.
 
 use crate::config::{Config, TableSpec};
-use crate::report::number::counted;
+use crate::format::number::counted;
 use common::backend::{Health, State};
 use serde::Serialize;
 use std::fmt;
@@ -9,15 +9,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// The configuration
+pub(super) struct CheckArgs {
+    /// Configuration file
     config: PathBuf,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
 }
 
-impl Args {
+impl CheckArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let config = Config::load(&self.config)?;
         super::warn(&config.warnings);
@@ -31,7 +31,7 @@ impl Args {
     }
 }
 
-/// What a configuration says of one table, in numbers.
+/// One table of a configuration, in numbers.
 #[derive(Debug, Serialize)]
 struct TableCheck {
     name: String,

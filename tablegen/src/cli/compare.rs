@@ -1,8 +1,9 @@
 //! `tablegen compare`.
 
 use crate::compare::methods::Member;
-use crate::compare::{Scenario, Shown, numbered_keys, page, toy};
-use crate::config::{Config, TableSpec};
+use crate::compare::page::{Comparison, page};
+use crate::compare::{Scenario, Shown, numbered_keys, toy};
+use crate::config::{Config, TableSpec, WEIGHTS};
 use crate::files;
 use crate::progress::{self, Progress};
 use anyhow::{Context as _, bail, ensure};
@@ -11,50 +12,63 @@ use common::hash::hash_bytes;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// Keys that a page of a configuration shows at first.
+const PAGE_KEYS: u32 = 1_000;
+/// Keys that the page of the example shows at first, with the real hash.
+const EXAMPLE_PAGE_KEYS: u32 = 240;
+/// Keys that the example is measured with.
+const EXAMPLE_KEYS: u32 = 100_000;
+
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// The configuration whose backends are the nodes; without it, the teaching demo
+pub(super) struct CompareArgs {
+    /// Configuration whose backends are the nodes [default: a built-in example]
     config: Option<PathBuf>,
-    /// The table, where there are several
+    /// Name of the table, if the configuration has several
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
-    /// A node that joins, of weight 1
+    /// Add a node of weight 1
     #[arg(long, value_name = "ID")]
     add: Vec<String>,
-    /// A node that leaves
+    /// Remove a node
     #[arg(long, value_name = "ID")]
     remove: Vec<String>,
-    /// A node that changes its weight
+    /// Change the weight of a node
     #[arg(long, value_name = "ID=W", value_parser = weight)]
     weight: Vec<(String, f64)>,
     /// Number of keys: key-0, key-1, …
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     keys: u32,
-    /// Keys, one a line
+    /// Read keys from a file, one per line
     #[arg(long, value_name = "FILE", conflicts_with = "keys")]
     keys_file: Option<PathBuf>,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long, conflicts_with = "html")]
     json: bool,
-    /// Print a page to play with
+    /// Print an interactive HTML page
     #[arg(long)]
     html: bool,
 }
 
-/// Octets of a file of keys.
+/// Greatest size of a file of keys, in octets.
 const MAX_KEYS_FILE: u64 = 1 << 30;
 
 fn weight(text: &str) -> Result<(String, f64), String> {
     let parsed = text.split_once('=').and_then(|(id, weight)| Some((id.to_owned(), weight.parse().ok()?)));
-    let sane = parsed.filter(|(_, weight): &(String, f64)| weight.is_finite() && *weight > 0.0);
-    sane.ok_or_else(|| format!("expected ID=WEIGHT with a weight greater than 0, found {text:?}"))
+    let allowed = parsed.filter(|(_, weight)| WEIGHTS.contains(weight));
+    allowed.ok_or_else(|| {
+        format!(
+            "expected ID=WEIGHT with a weight from {} to {}, found {text:?}",
+            WEIGHTS.start(),
+            WEIGHTS.end()
+        )
+    })
 }
 
-impl Args {
+impl CompareArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let Some(config) = &self.config else {
             if self.html {
-                super::print_page(&demo())?;
+                super::print_page(&example_page())?;
             } else {
                 super::print(toy::text())?;
             }
@@ -62,14 +76,15 @@ impl Args {
         };
         let config = Config::load(config)?;
         let spec = self.spec(&config)?;
-        let before: Vec<Member> = spec.backends.iter().filter(|one| one.accepts()).map(member).collect();
-        ensure!(!before.is_empty(), "no backend of table {} accepts", spec.name);
-        let (after, words) = self.changed(&before)?;
+        let accepting = spec.backends.iter().filter(|backend| backend.accepts());
+        let before: Vec<Member> = accepting.map(member).collect();
+        ensure!(!before.is_empty(), "no backend of table {} accepts connections", spec.name);
+        let (after, change) = self.changed(&before)?;
         let scenario = Scenario { before, after, keys: self.key_hashes()?, rows: spec.rows };
         let outcomes = progress::shown("compare", |progress| scenario.run(progress));
         if self.html {
-            let all = page::all_methods(&words, scenario.keys.len(), &outcomes);
-            super::print_page(&page::page(&scenario.before, self.keys.min(1_000), &all))?;
+            let comparison = Comparison { change: &change, keys: scenario.keys.len(), outcomes: &outcomes };
+            super::print_page(&page(&scenario.before, self.keys.min(PAGE_KEYS), comparison))?;
         } else if self.json {
             super::print_json(&outcomes)?;
         } else {
@@ -81,7 +96,7 @@ impl Args {
     fn spec<'c>(&self, config: &'c Config) -> anyhow::Result<&'c TableSpec> {
         match (&self.table, config.tables.as_slice()) {
             (None, [only]) => Ok(only),
-            (None, _) => bail!("several tables: name one with --table"),
+            (None, _) => bail!("there are several tables: name one with --table"),
             (Some(name), tables) => {
                 tables.iter().find(|spec| spec.name == *name).with_context(|| format!("no table {name:?}"))
             }
@@ -96,24 +111,23 @@ impl Args {
         Ok(text.lines().map(|line| hash_bytes(line.as_bytes())).collect())
     }
 
-    /// The nodes after the changes that were asked for, and those in words. On a page that shows what changes do, one
-    /// joins if none was asked for.
+    /// The nodes after the requested changes, and these changes in words. A page shows what a change does, so one node
+    /// joins if no change was requested.
     fn changed(&self, before: &[Member]) -> anyhow::Result<(Vec<Member>, String)> {
         let (mut after, mut words) = (before.to_vec(), Vec::new());
         for id in &self.remove {
-            let at = after.iter().position(|one| one.id == *id).with_context(|| format!("no node {id:?}"))?;
-            after.remove(at);
+            let index = index_of(&after, id)?;
+            after.remove(index);
             words.push(format!("{id} leaves"));
         }
         for (id, weight) in &self.weight {
-            let one =
-                after.iter_mut().find(|one| one.id == *id).with_context(|| format!("no node {id:?}"))?;
-            one.weight = *weight;
+            let index = index_of(&after, id)?;
+            after[index].weight = *weight;
             words.push(format!("{id} weighs {weight}"));
         }
-        let newcomer = (self.html && self.add.is_empty() && words.is_empty()).then(|| newcomer(before));
-        for id in self.add.iter().chain(&newcomer) {
-            ensure!(!after.iter().any(|one| one.id == *id), "there is a node {id:?} already");
+        let new_id = (self.html && self.add.is_empty() && words.is_empty()).then(|| new_id(before));
+        for id in self.add.iter().chain(&new_id) {
+            ensure!(index_of(&after, id).is_err(), "node {id:?} exists already");
             after.push(Member { id: id.clone(), weight: 1.0 });
             words.push(format!("{id} joins"));
         }
@@ -122,21 +136,29 @@ impl Args {
     }
 }
 
-/// The id of the node that the page itself would add.
-fn newcomer(before: &[Member]) -> String {
-    let ids = (before.len() + 1..).map(|number| format!("node-{number}"));
-    ids.into_iter().find(|id| !before.iter().any(|one| one.id == *id)).unwrap_or_default()
+fn index_of(members: &[Member], id: &str) -> anyhow::Result<usize> {
+    members.iter().position(|member| member.id == id).with_context(|| format!("no node {id:?}"))
 }
 
-/// The teaching demo as a page; its table is of the same nodes with the real hash.
-fn demo() -> String {
-    let member = |(id, _): &(&str, u32)| Member { id: (*id).to_owned(), weight: 1.0 };
-    let after: Vec<Member> = toy::NODES.iter().map(member).collect();
+/// The id of the node that the page itself would add.
+fn new_id(before: &[Member]) -> String {
+    let mut number = before.len() + 1;
+    while index_of(before, &format!("node-{number}")).is_ok() {
+        number += 1;
+    }
+    format!("node-{number}")
+}
+
+/// The built-in example as a page. Its table compares the same nodes with the real hash.
+fn example_page() -> String {
+    let after: Vec<Member> =
+        toy::NODES.iter().map(|(id, _)| Member { id: (*id).to_owned(), weight: 1.0 }).collect();
     let before = after.iter().take(3).cloned().collect();
-    let scenario = Scenario { before, after, keys: numbered_keys(100_000), rows: 65_536 };
-    let all =
-        page::all_methods("D joins A, B and C", scenario.keys.len(), &scenario.run(&Progress::default()));
-    page::page(&[], 240, &all)
+    let scenario = Scenario { before, after, keys: numbered_keys(EXAMPLE_KEYS), rows: 65_536 };
+    let outcomes = scenario.run(&Progress::default());
+    let comparison =
+        Comparison { change: "D joins A, B and C", keys: scenario.keys.len(), outcomes: &outcomes };
+    page(&[], EXAMPLE_PAGE_KEYS, comparison)
 }
 
 fn member(backend: &Backend) -> Member {

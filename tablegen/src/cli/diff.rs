@@ -1,45 +1,47 @@
 //! `tablegen diff`.
 
-use crate::diff::{Diff, Limits, Verdict};
+use super::limits::LimitArgs;
 use crate::report::{Report, html, json};
+use crate::review::diff::Diff;
+use crate::review::verdict::{Limits, ReviewVerdict};
 use crate::{files, progress, store};
 use anyhow::Context as _;
-use common::table::ForwardingTable;
+use common::table::{Digest, ForwardingTable};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// The table in service
+pub(super) struct DiffArgs {
+    /// Table in service
     old: PathBuf,
-    /// The table under review
+    /// Table under review
     new: PathBuf,
-    /// How to show it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-    /// The same as --format json
+    /// Format of the report
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    format: ReportFormat,
+    /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
     #[command(flatten)]
-    limits: Limits,
-    /// The certificate of the new table that `tablegen verify --certificate` wrote, to be shown with the report
+    limits: LimitArgs,
+    /// Show this certificate of the new table in the report; `tablegen verify --certificate` writes it
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Format {
-    /// For a terminal
+enum ReportFormat {
+    /// Text for a terminal
     Text,
-    /// For a script
+    /// JSON for a script
     Json,
-    /// For a review: one page that needs no other file and no network
+    /// One HTML page for a review; it needs no other file and no network
     Html,
 }
 
-impl Args {
-    /// 0 within the limits, 1 over one, 2 where there is nothing to compare: a gate must not take a broken file for a
-    /// change that is too large.
+impl DiffArgs {
+    /// Exit code 0 within the limits, 1 over a limit, 2 if a file cannot be read. A script must be able to tell a broken
+    /// file from a change that is too large.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match (store::load(&self.old), store::load(&self.new)) {
             (Ok(old), Ok(new)) => {
@@ -53,31 +55,30 @@ impl Args {
     }
 
     fn report(&self, diff: &Diff, old: &ForwardingTable, new: &ForwardingTable) -> anyhow::Result<ExitCode> {
-        let excesses = self.limits.excesses(diff);
+        let excesses = Limits::from(self.limits).excesses(diff);
         let certificate = self.certificate.as_deref().map(|file| certificate(file, diff)).transpose()?;
-        let verdict = Verdict::new(diff, &excesses);
+        let verdict = ReviewVerdict::new(diff, &excesses);
         let report = Report { diff, verdict, excesses: &excesses, certificate: certificate.as_ref() };
-        match if self.json { Format::Json } else { self.format } {
-            Format::Text => super::print(&report)?,
-            Format::Json => super::print_json(&json::value(&report))?,
-            Format::Html => super::print_page(&html::page(&report, old, new))?,
+        match if self.json { ReportFormat::Json } else { self.format } {
+            ReportFormat::Text => super::print(&report)?,
+            ReportFormat::Json => super::print_json(&json::value(&report))?,
+            ReportFormat::Html => super::print_page(&html::page(&report, old, new))?,
         }
         Ok(if excesses.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
-/// Reads a certificate and makes sure that it is about this change.
+/// Reads a certificate and checks that it is about this change.
 fn certificate(file: &Path, diff: &Diff) -> anyhow::Result<serde_json::Value> {
     let octets = files::octets(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let certificate: serde_json::Value =
-        serde_json::from_slice(&octets).with_context(|| format!("{} is no certificate", file.display()))?;
-    let says =
-        |key: &str, digest: common::table::Digest| certificate[key].as_str() == Some(&digest.to_string());
-    let proved = certificate["findings"].as_array().is_some_and(Vec::is_empty);
-    let parent = diff.new.parent.is_none_or(|parent| says("parent", parent));
+    let certificate: serde_json::Value = serde_json::from_slice(&octets)
+        .with_context(|| format!("{} is not a certificate", file.display()))?;
+    let names = |key: &str, digest: Digest| certificate[key].as_str() == Some(&digest.to_string());
+    let no_findings = certificate["findings"].as_array().is_some_and(Vec::is_empty);
+    let parent = diff.new.parent.is_none_or(|parent| names("parent", parent));
     anyhow::ensure!(
-        proved && parent && says("digest", diff.new.digest),
-        "{} is about another table",
+        no_findings && parent && names("digest", diff.new.digest),
+        "{} is not the certificate of the new table",
         file.display()
     );
     Ok(certificate)

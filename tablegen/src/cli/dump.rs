@@ -1,22 +1,23 @@
 //! `tablegen dump`.
 
-use crate::{dump, store};
+use crate::report::dump;
+use crate::store;
 use common::table::{Dump, DumpRows, ForwardingTable};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// The table file, of this project or GLB Director's
+pub(super) struct DumpArgs {
+    /// Table file, in Tryst's or GLB Director's format
     table: PathBuf,
-    /// Only the table of this name
+    /// Print only the table with this name
     #[arg(long = "table", value_name = "NAME")]
     name: Option<String>,
-    /// How many rows to list: a number, or all [default: 8 as text, all as JSON]
+    /// Number of rows to list, or all [default: 8 as text, all as JSON]
     #[arg(long, value_name = "N|all")]
     rows: Option<Rows>,
-    /// Print JSON
+    /// Print the table as JSON
     #[arg(long)]
     json: bool,
 }
@@ -35,7 +36,7 @@ impl std::str::FromStr for Rows {
     }
 }
 
-impl Args {
+impl DumpArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let file = store::load(&self.table)?;
         if let Some(name) = &self.name {

@@ -1,33 +1,34 @@
 //! `tablegen drain`, `fill`, `activate`, `remove`.
 
 use crate::config::without_secrets;
-use crate::diff::Verdict;
-use crate::edit::step::{Request, Step};
-use crate::edit::{Action, lines};
+use crate::edit::Action;
+use crate::edit::step::{Request, ReviewedEdit};
 use crate::report::Report;
+use crate::review::verdict::ReviewVerdict;
 use crate::{files, store};
 use anyhow::Context as _;
 use serde_json::json;
+use similar::TextDiff;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// The configuration; only the values concerned are changed, and only with --write
+pub(super) struct EditArgs {
+    /// Configuration file. It changes only with --write, and only in the values concerned
     config: PathBuf,
-    /// The table in service
+    /// Table in service
     current: PathBuf,
     /// Ids of the backends
     #[arg(required = true, value_name = "BACKEND")]
     backends: Vec<String>,
-    /// The table that they are in, where several have one of that id
+    /// Name of the table with the backends, if several tables have a backend with this id
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
-    /// Write the configuration; without it the change is only shown
+    /// Write the configuration [default: only show the change]
     #[arg(long)]
     write: bool,
-    /// Print change and verdict as JSON
+    /// Print the change and the verdict as JSON
     #[arg(long)]
     json: bool,
 }
@@ -35,8 +36,8 @@ pub(super) struct Args {
 #[derive(Debug, clap::Args)]
 pub(super) struct FillArgs {
     #[command(flatten)]
-    args: Args,
-    /// Percent of the weight that counts from now on
+    args: EditArgs,
+    /// Percentage of the weight for new connections
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     percent: u8,
 }
@@ -47,8 +48,8 @@ impl FillArgs {
     }
 }
 
-impl Args {
-    /// 0 if the change is safe, and written if that was asked for; 1 if it is refused.
+impl EditArgs {
+    /// Exit code 0 if the change is safe, 1 if it is refused. A safe change is written with --write.
     pub(super) fn run(self, action: Action) -> anyhow::Result<ExitCode> {
         let text =
             files::text(&self.config).with_context(|| format!("cannot read {}", self.config.display()))?;
@@ -76,13 +77,13 @@ impl Args {
         Ok(if safe { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn entry(&self, request: &Request<'_>, step: &Step, written: bool) -> serde_json::Value {
+    fn entry(&self, request: &Request<'_>, step: &ReviewedEdit, written: bool) -> serde_json::Value {
         let safe_now = if step.refusals.is_empty() {
             self.backends.as_slice()
         } else {
             request.safe_part(&self.backends)
         };
-        let verdict = Verdict::new(&step.diff, &[]);
+        let verdict = ReviewVerdict::new(&step.diff, &[]);
         let report = Report { diff: &step.diff, verdict, excesses: &[], certificate: None };
         json!({
             "action": request.action.name(),
@@ -96,34 +97,37 @@ impl Args {
         })
     }
 
-    /// The change of the file for people to read: secrets in the lines around it are not shown.
-    fn patch(&self, text: &str, step: &Step) -> String {
-        without_secrets(&lines::unified(&self.config.display().to_string(), text, &step.text))
+    /// The changed lines, without the secrets in the lines around them.
+    fn patch(&self, text: &str, step: &ReviewedEdit) -> String {
+        without_secrets(&unified_diff(&self.config.display().to_string(), text, &step.text))
     }
 
-    fn shown(&self, text: &str, step: &Step) -> String {
+    fn shown(&self, text: &str, step: &ReviewedEdit) -> String {
         let changes = self.patch(text, step);
-        let changes =
-            if changes.is_empty() { "the configuration says so already\n".to_owned() } else { changes };
-        let verdict = Verdict::new(&step.diff, &[]);
+        let changes = if changes.is_empty() {
+            "the configuration has these values already\n".to_owned()
+        } else {
+            changes
+        };
+        let verdict = ReviewVerdict::new(&step.diff, &[]);
         format!("{changes}\n{}", Report { diff: &step.diff, verdict, excesses: &[], certificate: None })
     }
 
-    fn refused(&self, request: &Request<'_>, step: &Step) -> String {
-        let mut text = String::from("\nrefused, nothing written\n");
+    fn refused(&self, request: &Request<'_>, step: &ReviewedEdit) -> String {
+        let mut text = String::from("\nrefused; nothing was written\n");
         for refusal in &step.refusals {
             let _ = writeln!(text, "  {refusal}");
         }
         let name = request.action.name();
         match (request.safe_part(&self.backends), request.action) {
             ([], Action::Remove) => {
-                text += "safe now: drain first, then wait until its connections have ended\n"
+                text += "safe now: drain the backends, then wait until their connections have ended\n"
             }
-            ([], _) => text += "safe now: none of it\n",
+            ([], _) => text += "safe now: none of these changes\n",
             (part, _) => {
                 let _ = writeln!(
                     text,
-                    "safe now: {name} {}; the others after their connections have ended",
+                    "safe now: {name} {}; change the others after its connections have ended",
                     part.join(" ")
                 );
             }
@@ -135,11 +139,30 @@ impl Args {
         let config = self.config.display();
         match (changed, self.write) {
             (false, _) => String::new(),
-            (true, false) => "\nnothing written; --write changes the file\n".to_owned(),
+            (true, false) => "\nnothing was written; use --write to change the file\n".to_owned(),
             (true, true) => format!(
                 "\nwritten; next: tablegen build {config} --previous {} -o NEW\n",
                 self.current.display()
             ),
         }
+    }
+}
+
+/// The changed lines of a file, with three lines around each change. Empty if nothing changed.
+fn unified_diff(name: &str, old: &str, new: &str) -> String {
+    TextDiff::from_lines(old, new).unified_diff().context_radius(3).header(name, name).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_line_is_shown_with_its_surroundings() {
+        let old: String = (1..=20).map(|line| format!("line {line}\n")).collect();
+        let new = old.replace("line 9\n", "line nine\n");
+        let expected = "--- f\n+++ f\n@@ -6,7 +6,7 @@\n line 6\n line 7\n line 8\n-line 9\n+line nine\n line 10\n line 11\n line 12\n";
+        assert_eq!(unified_diff("f", &old, &new), expected);
+        assert_eq!(unified_diff("f", &old, &old), "");
     }
 }

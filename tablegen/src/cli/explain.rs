@@ -1,30 +1,30 @@
 //! `tablegen explain`.
 
-use crate::explain::{self, Explanation, Flow};
+use crate::review::explain::{self, Explanation, Flow};
 use crate::{files, store};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// The table file
+pub(super) struct ExplainArgs {
+    /// Table file
     table: PathBuf,
-    /// For example "tcp 198.51.100.7:51234 > 203.0.113.10:443"
+    /// Flow, for example "tcp 198.51.100.7:51234 > 203.0.113.10:443"
     #[arg(required_unless_present = "pcap", conflicts_with = "pcap")]
     flow: Option<Flow>,
-    /// Explain the flows of this capture that a bind matches
+    /// Explain the flows of this capture that match a bind
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// How many of them
+    /// Number of flows to explain
     #[arg(long, value_name = "N", default_value_t = 10, requires = "pcap")]
     flows: usize,
-    /// Print JSON
+    /// Print the explanation as JSON
     #[arg(long)]
     json: bool,
 }
 
-impl Args {
+impl ExplainArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let table = store::load(&self.table)?;
         let explained: Vec<Explanation> = match (&self.flow, &self.pcap) {
@@ -36,7 +36,7 @@ impl Args {
                     explain::flows(open, self.flows, wanted).with_context(|| file.display().to_string())?;
                 super::say(
                     "capture",
-                    format_args!("{} packets read, {} of them no flows", capture.packets, capture.others),
+                    format_args!("{} packets read; {} belong to no flow", capture.packets, capture.others),
                 );
                 capture.flows.iter().map(|flow| explain::explain(&table, flow)).collect()
             }

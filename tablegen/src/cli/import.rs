@@ -6,19 +6,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// GLB Director's JSON
+pub(super) struct ImportArgs {
+    /// JSON configuration of GLB Director
     #[arg(value_name = "JSON")]
     source: PathBuf,
-    /// The configuration to write
+    /// Configuration file to write
     #[arg(short, long, value_name = "CONFIG")]
     output: PathBuf,
-    /// Print what surprises as JSON
+    /// Print the warnings as JSON
     #[arg(long)]
     json: bool,
 }
 
-impl Args {
+impl ImportArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let file = self.source.display();
         let json = files::text(&self.source).with_context(|| file.to_string())?;

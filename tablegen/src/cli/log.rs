@@ -1,6 +1,6 @@
 //! `tablegen log`.
 
-use crate::report::columns::{Align, Columns};
+use crate::format::columns::{Align, Columns};
 use crate::store;
 use anyhow::Context as _;
 use common::table::{Digest, ForwardingTable};
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// A folder of table files
+pub(super) struct LogArgs {
+    /// Folder of table files
     folder: PathBuf,
-    /// Print JSON
+    /// Print the list as JSON
     #[arg(long)]
     json: bool,
 }
 
-impl Args {
-    /// Newest first; what is no table is passed over and said.
+impl LogArgs {
+    /// Lists the newest table first. Files that are not tables are skipped, with a message.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let tables = read(&self.folder)?;
         if self.json {
@@ -51,7 +51,7 @@ fn read(folder: &Path) -> anyhow::Result<Vec<(String, ForwardingTable)>> {
         }
         match store::load(&path) {
             Ok(table) => tables.push((name, table)),
-            Err(error) => super::say("passed over", &error),
+            Err(error) => super::say("skipped", &error),
         }
     }
     tables.sort_by(|(a, one), (b, other)| other.generation().cmp(&one.generation()).then_with(|| a.cmp(b)));

@@ -1,7 +1,8 @@
-//! What is typed: sub-commands and their arguments. What it means is elsewhere.
+//! The command line: sub-commands and their arguments. Other modules do the work.
 //!
-//! Each sub-command is a module with an `Args` and a `run` that gives the exit code: 0 done, 1 refused or over a limit
-//! that was set. An error that is the user's file's fault is 1 too, one of the system 2 ([`exit_code`]).
+//! Each sub-command is a module with its arguments and a `run` that returns the exit code: 0 done, 1 refused or over a
+//! limit. An error in a file that the user wrote also gives 1; an error of the system or of usage gives 2
+//! ([`exit_code`]).
 
 mod build;
 mod check;
@@ -11,6 +12,7 @@ mod dump;
 mod edit;
 mod explain;
 mod import;
+mod limits;
 mod log;
 mod plan;
 mod simulate;
@@ -39,39 +41,39 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Build a table file from a configuration
-    Build(build::Args),
-    /// Say whether a configuration makes sense, and what it holds
-    Check(check::Args),
-    /// Show what a table file holds
-    Dump(dump::Args),
-    /// Say why a flow goes where it goes
-    Explain(explain::Args),
-    /// Take over a configuration of GLB Director
-    Import(import::Args),
-    /// Show what changes from one table to the next, and whether it is safe
-    Diff(diff::Args),
-    /// Prove a table by computing it a second time, another way
-    Verify(verify::Args),
-    /// Hold the ways to give keys to nodes against each other; without CONFIG, as a teaching demo
-    Compare(compare::Args),
-    /// Find the shortest sequence of safe tables from the one in service to a configuration
-    Plan(plan::Args),
-    /// Play connections across a sequence of tables, and count those that break
-    Simulate(simulate::Args),
-    /// List a folder of tables as a history
-    Log(log::Args),
-    /// Have the configuration give backends no new connections; they keep those they have
-    Drain(edit::Args),
-    /// Have the configuration give backends new connections for a part of their weight
+    Build(build::BuildArgs),
+    /// Check a configuration and print a summary of it
+    Check(check::CheckArgs),
+    /// Print the content of a table file
+    Dump(dump::DumpArgs),
+    /// Explain which backends a flow goes to, and why
+    Explain(explain::ExplainArgs),
+    /// Convert a configuration of GLB Director
+    Import(import::ImportArgs),
+    /// Show the differences between two tables, and whether the change is safe
+    Diff(diff::DiffArgs),
+    /// Compute a table a second time with independent code, and compare
+    Verify(verify::VerifyArgs),
+    /// Compare hashing methods on a configuration, or on a built-in example
+    Compare(compare::CompareArgs),
+    /// Find a sequence of safe tables from the table in service to a configuration
+    Plan(plan::PlanArgs),
+    /// Simulate connections across a sequence of tables, and count those that break
+    Simulate(simulate::SimulateArgs),
+    /// List the tables of a folder, newest first
+    Log(log::LogArgs),
+    /// Set backends to draining: they get no new connections and keep the open ones
+    Drain(edit::EditArgs),
+    /// Set backends to filling: they get new connections for a part of their weight
     Fill(edit::FillArgs),
-    /// Have the configuration give backends their full share of new connections
-    Activate(edit::Args),
-    /// Take drained backends out of the configuration
-    Remove(edit::Args),
+    /// Set backends to active: they get their full share of new connections
+    Activate(edit::EditArgs),
+    /// Remove drained backends from the configuration
+    Remove(edit::EditArgs),
 }
 
 impl Cli {
-    /// Does what was asked for.
+    /// Runs the sub-command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Build(args) => args.run(),
@@ -93,7 +95,7 @@ impl Cli {
     }
 }
 
-/// The exit code of a failure: 1 where a file was refused, 2 where the system failed or the usage was wrong.
+/// The exit code of a failure: 1 if a file was refused, 2 if the system failed or the usage was wrong.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     let refused = error.chain().any(|cause| {
         matches!(cause.downcast_ref(), Some(ConfigError::Refused { .. }))
@@ -112,14 +114,14 @@ fn is_too_large(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::FileTooLarge
 }
 
-/// Reports why the program fails.
+/// Prints the error that ends the program.
 pub fn fail(error: &anyhow::Error) {
     say("error", format_args!("{error:#}"));
 }
 
-/// One line on standard error. Names and excerpts in it may hold any character.
+/// Prints one line on standard error. Hidden characters in names and excerpts are escaped.
 fn say(kind: &str, text: impl Display) {
-    // A terminal that is gone is no reason to stop.
+    // The program continues without a terminal.
     let _ = writeln!(std::io::stderr(), "{kind}: {}", PrintableLine(text));
 }
 
@@ -127,19 +129,19 @@ fn warn(warnings: impl IntoIterator<Item = impl Display>) {
     warnings.into_iter().for_each(|warning| say("warning", warning));
 }
 
-/// Writes what may hold keys, and warns where others could read or replace it.
+/// Writes a file that may contain keys. Warns if other users can read or replace it.
 fn write_private(file: &Path, octets: &[u8]) -> anyhow::Result<()> {
     let exposures = store::write_private(file, octets);
     warn(exposures.with_context(|| format!("cannot write {}", file.display()))?);
     Ok(())
 }
 
-/// Prints a report for people.
+/// Prints a report.
 fn print(report: impl Display) -> anyhow::Result<()> {
     written(Printable(report))
 }
 
-/// Prints a page for a browser, as it is.
+/// Prints a page for a browser, unchanged.
 fn print_page(page: &str) -> anyhow::Result<()> {
     written(page)
 }
@@ -150,7 +152,7 @@ fn written(text: impl Display) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// Prints a report for a script.
+/// Prints a report as JSON.
 fn print_json(report: &impl serde::Serialize) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     serde_json::to_writer_pretty(&mut out, report)?;
@@ -158,7 +160,7 @@ fn print_json(report: &impl serde::Serialize) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// Did the reader of our output go away, as `head` does when it has seen enough?
+/// Whether the reader of standard output closed it, as `head` does.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let closed = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
     error.chain().any(|cause| cause.downcast_ref().is_some_and(closed))

@@ -2,10 +2,9 @@
 
 use crate::config::Config;
 use crate::edit::{Layout, relocate, rewrite};
-use crate::plan::{Joining, Step, Wait, Watch, plan};
-use crate::report::natural::natural;
-use crate::report::number::{counted, either, percent};
-use crate::report::some_of;
+use crate::format::number::{counted, either, percent};
+use crate::format::{listed, natural};
+use crate::review::plan::{Joining, PlanStep, Wait, Watch, plan};
 use crate::{files, progress, store};
 use anyhow::{Context as _, ensure};
 use common::table::ForwardingTable;
@@ -16,22 +15,23 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// The table in service
+pub(super) struct PlanArgs {
+    /// Table in service
     current: PathBuf,
-    /// The configuration to get to
+    /// Target configuration
     target: PathBuf,
-    /// How long the longest connection lasts, such as 90s, 30m, 2h or 1d
+    /// Lifetime of the longest connection, such as 90s, 30m, 2h or 1d
     #[arg(long, value_name = "TIME", default_value = "2h")]
     longest_connection: Time,
-    /// Percentages by which newcomers are filled, in ascending order, such as 10,50
+    /// Fill new backends in steps of these percentages, in ascending order, such as 10,50
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=99))]
     fill: Vec<u8>,
-    /// Give rows only to backends that the table before lists there as hops, so that connections survive a move between
-    /// directors during a rollout; newcomers and backends that gain weight drain for one step first
+    /// Give rows only to backends that are hops of them in the table before, so that connections survive a
+    /// move between directors during a rollout. New backends and those that gain weight drain for one step
+    /// first
     #[arg(long, conflicts_with = "fill")]
     announce: bool,
-    /// Write each step's configuration and table there, and the plan as plan.txt
+    /// Write the configuration and the table of each step to this folder, and the plan as plan.txt
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print the plan as JSON
@@ -39,8 +39,8 @@ pub(super) struct Args {
     json: bool,
 }
 
-impl Args {
-    /// Executes nothing; 1 if there is no safe way.
+impl PlanArgs {
+    /// Exit code 1 if there is no safe plan.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         ensure!(self.fill.is_sorted(), "--fill must be in ascending order");
         let current = store::load(&self.current)?;
@@ -68,9 +68,9 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn text(&self, steps: &[Step]) -> String {
+    fn text(&self, steps: &[PlanStep]) -> String {
         let mut text = match steps.len() {
-            0 => "nothing to do: the table in service is the target\n".to_owned(),
+            0 => "no steps: the table in service has the target configuration\n".to_owned(),
             count => format!("{}\n", counted(count, "safe step")),
         };
         let mut before = None;
@@ -87,23 +87,21 @@ impl Args {
             if shown < step.changes.len() {
                 text += &format!("     and {} more\n", counted(step.changes.len() - shown, "change"));
             }
-            let get = either(step.diff.moved(), "gets", "get");
+            let change = either(step.diff.moved(), "changes", "change");
             let moved = percent(step.diff.moved() as f64, step.diff.total() as f64);
-            text += &format!(
-                "     {} ({moved}) {get} another owner, 0 at risk",
-                counted(step.diff.moved(), "row")
-            );
+            text +=
+                &format!("     {} ({moved}) {change} owner, 0 at risk", counted(step.diff.moved(), "row"));
             text += &worst(step).map_or_else(
                 || "\n".to_owned(),
-                |(id, load)| format!("; fullest {id}, {load:.3} × its fair share\n"),
+                |(id, load)| format!("; most loaded {id}, {load:.3} × its fair share\n"),
             );
             before = Some(&step.table);
         }
         text
     }
 
-    /// What to wait for before a step; `before` is the table of the step before.
-    fn wait(&self, step: &Step, before: Option<&ForwardingTable>) -> String {
+    /// The condition for a step to begin. `before` is the table of the step before.
+    fn wait(&self, step: &PlanStep, before: Option<&ForwardingTable>) -> String {
         let before = before.map_or_else(String::new, |table| table.digest().short());
         match step.wait {
             Wait::None => "now".to_owned(),
@@ -112,7 +110,7 @@ impl Args {
         }
     }
 
-    fn until_ended(&self, step: &Step, before: &str) -> String {
+    fn until_ended(&self, step: &PlanStep, before: &str) -> String {
         let time = &self.longest_connection;
         let table = if before.is_empty() { "the table in service" } else { &format!("table {before}") };
         let mut watch: Vec<&Watch> = step.watch.iter().collect();
@@ -128,13 +126,13 @@ impl Args {
             "when the connections have ended that {} may still hold from before {table}:\n     \
              {time} after every director has it, or as soon as \"last kept on the second hop\" is longer ago\n     \
              than a connection may be idle, in `dataplane status` of {}",
-            some_of(&ids, 8),
-            some_of(&hosts, 8)
+            listed(&ids, 8),
+            listed(&hosts, 8)
         )
     }
 
-    fn entries(&self, steps: &[Step]) -> Vec<serde_json::Value> {
-        let entry = |(step, number): (&Step, usize)| {
+    fn entries(&self, steps: &[PlanStep]) -> Vec<serde_json::Value> {
+        let entry = |(step, number): (&PlanStep, usize)| {
             let files = self.files(number).map(|files| files.map(|file| file.display().to_string()));
             json!({
                 "wait": step.wait,
@@ -158,21 +156,22 @@ impl Args {
         steps.iter().zip(1..).map(entry).collect()
     }
 
-    /// Configuration and table of a step, if they are written.
+    /// The configuration file and the table file of a step, if they are written.
     fn files(&self, number: usize) -> Option<[PathBuf; 2]> {
         let folder = self.out.as_ref()?;
         Some(["yaml", "table"].map(|kind| folder.join(format!("step-{number}.{kind}"))))
     }
 
-    /// `step-1.yaml` and `step-1.table`, `step-2.yaml`, …: each table the parent of the next.
-    fn write(&self, folder: &Path, steps: &[Step]) -> anyhow::Result<()> {
+    /// Writes `step-1.yaml` and `step-1.table`, `step-2.yaml` and so on. Each table is the parent of the
+    /// next.
+    fn write(&self, folder: &Path, steps: &[PlanStep]) -> anyhow::Result<()> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         for file in (1..=steps.len()).filter_map(|number| self.files(number)).flatten() {
             self.spare_sources(&file)?;
         }
         // Steps of a longer plan would look like those after this one's last.
         for left in self.files(steps.len() + 1).into_iter().flatten() {
-            ensure!(!left.exists(), "{} is of another plan: remove that first", left.display());
+            ensure!(!left.exists(), "{} belongs to another plan: remove it first", left.display());
         }
         let texts = self.texts(folder, steps)?;
         for ((step, text), number) in steps.iter().zip(texts).zip(1..) {
@@ -184,31 +183,31 @@ impl Args {
         super::write_private(&folder.join("plan.txt"), self.text(steps).as_bytes())
     }
 
-    /// Steps of an earlier plan give way, but not what this one is made of: the table in service and the target.
+    /// Refuses to overwrite the table in service and the target. Steps of an earlier plan are overwritten.
     fn spare_sources(&self, file: &Path) -> anyhow::Result<()> {
         let Ok(there) = file.canonicalize() else { return Ok(()) };
         for source in [&self.current, &self.target] {
             let same = source.canonicalize().is_ok_and(|source| source == there);
-            ensure!(!same, "{} would be replaced by a step: choose another folder", source.display());
+            ensure!(!same, "{} would be overwritten by a step: choose another folder", source.display());
         }
         Ok(())
     }
 
-    /// The configuration of each step: the target's text, with other values.
-    fn texts(&self, folder: &Path, steps: &[Step]) -> anyhow::Result<Vec<String>> {
+    /// The configuration of each step: the text of the target with other values.
+    fn texts(&self, folder: &Path, steps: &[PlanStep]) -> anyhow::Result<Vec<String>> {
         let text = files::text(&self.target).context("cannot read the target again")?;
         let home = self.target.parent().filter(|home| *home != Path::new("")).unwrap_or(Path::new("."));
         let [home, folder] = [home, folder].map(std::fs::canonicalize);
         let (home, folder) = (home?, folder?);
-        let step = |step: &Step| {
-            let text = rewrite(&text, &self.target, &step.specs, Layout::ListsAnew)?;
+        let step = |step: &PlanStep| {
+            let text = rewrite(&text, &self.target, &step.specs, Layout::RewriteLists)?;
             Ok(relocate(&text, &home, &folder)?)
         };
         steps.iter().map(step).collect()
     }
 }
 
-/// A time as it is typed.
+/// A duration as given on the command line.
 #[derive(Clone, Debug)]
 struct Time {
     text: String,
@@ -235,9 +234,9 @@ impl fmt::Display for Time {
     }
 }
 
-fn worst(step: &Step) -> Option<(String, f64)> {
-    let of_table = |table: &crate::diff::TableDiff| {
-        let (load, id) = table.shape[1].fullest?;
+fn worst(step: &PlanStep) -> Option<(String, f64)> {
+    let of_table = |table: &crate::review::diff::TableDiff| {
+        let (load, id) = table.shape[1].most_loaded?;
         Some((table.id(id).to_owned(), load))
     };
     step.diff.tables.iter().filter_map(of_table).max_by(|a, b| a.1.total_cmp(&b.1))

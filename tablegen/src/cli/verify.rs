@@ -8,16 +8,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// The table under review
+pub(super) struct VerifyArgs {
+    /// Table under review
     new: PathBuf,
-    /// The configuration that it was built from
+    /// Configuration that the table was built from
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// The table that it was built from with --previous
+    /// Table that it was built from with --previous
     #[arg(long, value_name = "OLD")]
     previous: Option<PathBuf>,
-    /// Write the certificate there as JSON, for `tablegen diff --certificate`
+    /// Write the certificate as JSON to this file, for `tablegen diff --certificate`
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
     /// Print the certificate as JSON
@@ -25,8 +25,8 @@ pub(super) struct Args {
     json: bool,
 }
 
-impl Args {
-    /// 0 if everything is as it must be, 1 if not.
+impl VerifyArgs {
+    /// Exit code 0 if there are no findings, 1 otherwise.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let new = store::load(&self.new)?;
         let config = Config::load(&self.config)?;

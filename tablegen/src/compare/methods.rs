@@ -1,34 +1,38 @@
-//! The methods themselves. All take the same 64-bit hash of a key; none knows the others.
+//! The methods. Each takes the same 64-bit hash of a key and is independent of the others.
 
 use common::hash::{hash_bytes, mix};
 use common::hrw::{self, Node, Skeleton};
 use std::collections::{HashMap, HashSet};
 
+/// Why a look-up finds a node.
+const NODES: &str = "invariant: a placement has nodes";
+
 /// A node of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
-    /// Its id.
+    /// Id of the node.
     pub id: String,
-    /// Its weight; greater than zero.
+    /// Weight of the node, greater than 0.
     pub weight: f64,
 }
 
-/// A way to give keys to nodes.
+/// A method that assigns keys to nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// The hash modulo the number of nodes.
     ModN,
-    /// So many tokens a node on a ring; a key belongs to the next token.
+    /// This number of tokens per node on a ring. A key belongs to the next token.
     Ring(u32),
     /// J. Lamping and E. Veach, *A fast, minimal memory, consistent hash algorithm*, 2014.
     Jump,
-    /// Maglev's slots: each node in turn takes the next free slot of its own order (D. Eisenbud et al., NSDI 2016).
+    /// This number of slots. Each node in turn takes the next free slot of its own order (D. Eisenbud et al., *Maglev*,
+    /// NSDI 2016).
     Maglev(u32),
-    /// The highest random weight, all nodes alike.
+    /// The highest random weight, without the weights of nodes.
     Rendezvous,
-    /// The same by weight.
+    /// The highest random weight, scaled by the weights of nodes.
     Weighted,
-    /// The same down a tree with so many children a branching.
+    /// The weighted method on each level of a tree with this number of children per branch.
     Skeleton(u32),
 }
 
@@ -43,7 +47,7 @@ pub fn all(rows: u32) -> Vec<Method> {
 }
 
 impl Method {
-    /// As in reports.
+    /// Name in reports.
     pub fn name(&self) -> String {
         match self {
             Self::ModN => "mod-N".to_owned(),
@@ -57,7 +61,7 @@ impl Method {
         }
     }
 
-    /// Lays out what look-ups need.
+    /// The data that look-ups need.
     pub fn place(&self, members: &[Member]) -> Placement {
         match *self {
             Self::ModN => Placement::ModN(members.len()),
@@ -66,7 +70,7 @@ impl Method {
             Self::Maglev(slots) => Placement::Maglev(maglev(members, slots)),
             Self::Rendezvous => Placement::Rendezvous(seeds(members)),
             Self::Weighted => {
-                let weights = members.iter().map(|one| one.weight);
+                let weights = members.iter().map(|member| member.weight);
                 Placement::Weighted(seeds(members).into_iter().zip(weights).collect())
             }
             Self::Skeleton(fan_out) => {
@@ -76,8 +80,8 @@ impl Method {
         }
     }
 
-    /// What becomes of a placement when its members change. Only a tree has a history: those that stay keep their
-    /// places in it, whatever else comes and goes.
+    /// The placement after its members changed. Only a tree depends on its history: members that stay keep their place in
+    /// it.
     pub fn change(&self, placement: &Placement, before: &[Member], after: &[Member]) -> Placement {
         match placement {
             Placement::Skeleton(tree, _) => grown(tree.clone(), before, after),
@@ -87,16 +91,16 @@ impl Method {
 }
 
 fn node(member: &Member) -> Node {
-    // Weights of a configuration are in the range that nodes take.
-    Node::weighted(member.id.as_str(), member.weight).unwrap_or_else(|_| Node::new(member.id.as_str()))
+    Node::weighted(member.id.as_str(), member.weight)
+        .expect("invariant: weights are within the range of a configuration")
 }
 
-/// The tree after its members changed: one leaves or changes at a time, then the new ones come.
+/// The tree after its members changed: first weights change, then members leave, then new ones join.
 fn grown(mut tree: Skeleton, before: &[Member], after: &[Member]) -> Placement {
     let by_id: HashMap<&str, usize> = after.iter().map(|one| one.id.as_str()).zip(0..).collect();
     let known: HashSet<&str> = before.iter().map(|one| one.id.as_str()).collect();
     for (old, slot) in before.iter().zip(0..) {
-        let new = by_id.get(old.id.as_str()).and_then(|at| after.get(*at));
+        let new = by_id.get(old.id.as_str()).map(|index| &after[*index]);
         if let Some(new) = new.filter(|new| new.weight != old.weight) {
             tree.remove(slot);
             tree.insert(node(new));
@@ -110,35 +114,36 @@ fn grown(mut tree: Skeleton, before: &[Member], after: &[Member]) -> Placement {
     for new in after.iter().filter(|new| !known.contains(new.id.as_str())) {
         tree.insert(node(new));
     }
-    let slots = u32::try_from(before.len() + after.len()).unwrap_or(u32::MAX);
+    let slots = u32::try_from(before.len() + after.len()).expect("invariant: fewer than 2³² nodes");
+    // A slot without a node is never the result of a look-up.
     let member = |slot| tree.node(slot).and_then(|node| by_id.get(node.id()).copied()).unwrap_or(0);
     let members = (0..slots).map(member).collect();
     Placement::Skeleton(tree, members)
 }
 
 fn seeds(members: &[Member]) -> Vec<u64> {
-    members.iter().map(|one| hash_bytes(one.id.as_bytes())).collect()
+    members.iter().map(|member| hash_bytes(member.id.as_bytes())).collect()
 }
 
-/// Tokens in ascending order with the position of their node; a node has tokens in proportion to its weight.
+/// Tokens in ascending order with the index of their node. The number of a node's tokens is proportional to its weight.
 fn ring(members: &[Member], tokens: u32) -> Vec<(u64, usize)> {
     let mut ring: Vec<(u64, usize)> = Vec::new();
-    for (at, one) in members.iter().enumerate() {
-        for token in 0..ring_tokens(one, tokens) {
-            ring.push((hash_bytes(format!("{}#{token}", one.id).as_bytes()), at));
+    for (index, member) in members.iter().enumerate() {
+        for token in 0..ring_tokens(member, tokens) {
+            ring.push((hash_bytes(format!("{}#{token}", member.id).as_bytes()), index));
         }
     }
     ring.sort_unstable();
     ring
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a weight times few tokens")]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a small range")]
 fn ring_tokens(member: &Member, tokens: u32) -> u32 {
     (member.weight * f64::from(tokens)).round().clamp(1.0, 65_536.0) as u32
 }
 
-/// For each slot the position of its node. With a number of slots that is a power of two the step is made odd, with a
-/// prime one any step will do: both visit every slot.
+/// The index of the node of each slot. The number of slots is a prime or a power of two. With a prime, every step visits
+/// all slots; with a power of two, every odd step does.
 fn maglev(members: &[Member], slots: u32) -> Vec<u32> {
     const FREE: u32 = u32::MAX;
     let wide = u64::from(slots);
@@ -153,13 +158,10 @@ fn maglev(members: &[Member], slots: u32) -> Vec<u32> {
     let mut left = table.len();
     while left > 0 && !orders.is_empty() {
         for (node, (slot, step)) in (0u32..).zip(&mut orders) {
-            while let Some(taken) = table.get(place(*slot)).filter(|owner| **owner != FREE) {
-                let _ = taken;
+            while table[index(*slot)] != FREE {
                 *slot = (*slot + *step) % wide;
             }
-            if let Some(free) = table.get_mut(place(*slot)) {
-                *free = node;
-            }
+            table[index(*slot)] = node;
             left -= 1;
             if left == 0 {
                 break;
@@ -169,11 +171,11 @@ fn maglev(members: &[Member], slots: u32) -> Vec<u32> {
     table
 }
 
-fn place(slot: u64) -> usize {
-    usize::try_from(slot).unwrap_or(usize::MAX)
+fn index(slot: u64) -> usize {
+    usize::try_from(slot).expect("invariant: less than the number of slots or nodes")
 }
 
-/// What look-ups of one method need.
+/// The data that look-ups of one method need.
 #[derive(Clone, Debug)]
 pub enum Placement {
     /// The number of nodes.
@@ -188,41 +190,36 @@ pub enum Placement {
     Rendezvous(Vec<u64>),
     /// Seeds and weights.
     Weighted(Vec<(u64, f64)>),
-    /// The tree, and the position of the node in each of its slots.
+    /// The tree, and the index of the node in each of its slots.
     Skeleton(Skeleton, Vec<usize>),
 }
 
 impl Placement {
-    /// Position of the node that owns a key.
+    /// Index of the node that owns a key. A placement has at least one node.
     pub fn owner(&self, key: u64) -> usize {
         match self {
-            Self::ModN(nodes) => place(key % (*nodes).max(1) as u64),
+            Self::ModN(nodes) => index(key % *nodes as u64),
             Self::Ring(ring) => {
                 let next = ring.partition_point(|(token, _)| *token < key);
-                ring.get(next).or(ring.first()).map_or(0, |(_, at)| *at)
+                ring[if next < ring.len() { next } else { 0 }].1
             }
             Self::Jump(nodes) => jump(key, *nodes),
-            Self::Maglev(slots) => {
-                slots.get(place(key % slots.len().max(1) as u64)).map_or(0, |node| *node as usize)
-            }
+            Self::Maglev(slots) => slots[index(key % slots.len() as u64)] as usize,
             Self::Rendezvous(seeds) => {
                 let scores = seeds.iter().map(|seed| hrw::score(key, *seed)).enumerate();
-                scores.max_by_key(|(_, score)| *score).map_or(0, |(at, _)| at)
+                scores.max_by_key(|(_, score)| *score).expect(NODES).0
             }
             Self::Weighted(nodes) => {
                 let score =
                     |(seed, weight): &(u64, f64)| hrw::weighted_score(hrw::score(key, *seed), *weight);
                 let scores = nodes.iter().map(score).enumerate();
-                scores.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(at, _)| at)
+                scores.max_by(|a, b| a.1.total_cmp(&b.1)).expect(NODES).0
             }
-            Self::Skeleton(tree, members) => {
-                let slot = tree.owner(key).and_then(|slot| members.get(slot as usize));
-                slot.copied().unwrap_or(0)
-            }
+            Self::Skeleton(tree, members) => members[tree.owner(key).expect(NODES) as usize],
         }
     }
 
-    /// Octets of that.
+    /// Octets of memory of this data.
     pub fn octets(&self) -> usize {
         match self {
             Self::ModN(_) | Self::Jump(_) => size_of::<usize>(),
@@ -235,6 +232,7 @@ impl Placement {
     }
 }
 
+/// The bucket of a key among `nodes` buckets.
 fn jump(mut key: u64, nodes: usize) -> usize {
     let (mut bucket, mut next) = (0usize, 0usize);
     while next < nodes {
@@ -258,7 +256,7 @@ mod tests {
 
     #[test]
     fn jump_hash_equals_published_values() {
-        // Of the paper's algorithm: jump(key, buckets).
+        // From the paper's algorithm: jump(key, buckets).
         let cases = [(1, 1, 0), (42, 57, 43), (0xDEAD_10CC, 1, 0), (0xDEAD_10CC, 666, 361), (256, 1024, 520)];
         for (key, nodes, bucket) in cases {
             assert_eq!(jump(key, nodes), bucket, "{key} {nodes}");

@@ -1,19 +1,42 @@
-//! The comparison as a page to play with: three methods side by side on the same keys.
+//! The comparison as an interactive page: three methods side by side on the same keys.
 
 use super::methods::Member;
 use super::toy::{KEYS, NODES};
-use super::{HEADINGS, Outcome};
-use crate::report::html::escape;
-use crate::report::number::grouped;
+use super::{HEADINGS, MethodOutcome};
+use crate::format::number::grouped;
+use crate::format::{rendered, script_json};
+use askama::Template;
 use serde_json::json;
 
-/// Keys that the page shows at most; each is a chip.
+/// Keys that the page shows at most; each is an element of the page.
 pub const MOST_KEYS: u32 = 2_000;
 
-/// The page: on these nodes with the real hash, or, without any, as the teaching demo. `all` is what is told below, by
-/// [`all_methods`].
-pub fn page(members: &[Member], keys: u32, all: &str) -> String {
-    let nodes = members.iter().map(|one| json!({"id": one.id, "weight": one.weight}));
+#[derive(Template)]
+#[template(path = "compare.html")]
+struct ComparePage<'a> {
+    style: &'static str,
+    script: &'static str,
+    data: String,
+    change: &'a str,
+    keys: String,
+    headings: Vec<&'static str>,
+    methods: Vec<(String, Vec<String>)>,
+}
+
+/// All methods on one change, for the table at the end of the page.
+#[derive(Clone, Copy, Debug)]
+pub struct Comparison<'a> {
+    /// The change, in words.
+    pub change: &'a str,
+    /// Number of keys.
+    pub keys: usize,
+    /// One entry for each method.
+    pub outcomes: &'a [MethodOutcome],
+}
+
+/// The page for these nodes with the real hash or, without nodes, for the teaching example.
+pub fn page(members: &[Member], keys: u32, comparison: Comparison<'_>) -> String {
+    let nodes = members.iter().map(|member| json!({"id": member.id, "weight": member.weight}));
     let toys = NODES.iter().map(|(id, token)| json!({"id": id, "token": token}));
     let data = json!({
         "toy": members.is_empty(),
@@ -22,37 +45,24 @@ pub fn page(members: &[Member], keys: u32, all: &str) -> String {
         "nodes": nodes.collect::<Vec<_>>(),
         "keys": keys.min(MOST_KEYS),
     });
-    include_str!("page.html")
-        .replace("/*STYLE*/", include_str!("page.css"))
-        .replace("/*SCRIPT*/", include_str!("page.js"))
-        .replace("/*DATA*/", &data.to_string().replace('<', "\\u003c"))
-        // Last, and after its data: ids are free text, and no place to put anything.
-        .replace("<!--ALL-->", all)
+    let method = |outcome: &MethodOutcome| {
+        let [method, cells @ ..] = outcome.cells();
+        (method, cells.into())
+    };
+    let page = ComparePage {
+        style: include_str!("../../templates/compare.css"),
+        script: include_str!("../../templates/compare.js"),
+        data: script_json(&data),
+        change: comparison.change,
+        keys: grouped(comparison.keys as u64),
+        headings: HEADINGS.into_iter().map(long_heading).collect(),
+        methods: comparison.outcomes.iter().map(method).collect(),
+    };
+    rendered(&page)
 }
 
-/// All methods in one table.
-pub fn all_methods(change: &str, keys: usize, outcomes: &[Outcome]) -> String {
-    let change = escape(change);
-    let mut table = format!(
-        "<section class=\"all\"><h2>All methods: {change}</h2><p class=\"muted\">{} keys by the real hash. Nanoseconds \
-         a look-up were measured when this page was made, octets are what a look-up needs.</p>\
-         <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All methods\"><table><thead><tr>",
-        grouped(keys as u64)
-    );
-    HEADINGS.iter().for_each(|heading| table += &format!("<th scope=\"col\">{}</th>", words(heading)));
-    table += "</tr></thead><tbody>";
-    for one in outcomes {
-        let cells = one.cells();
-        let (first, rest) = cells.split_first().unwrap_or((&one.method, &[]));
-        table += &format!("<tr><th scope=\"row\">{first}</th>");
-        rest.iter().for_each(|cell| table += &format!("<td>{}</td>", escape(cell)));
-        table += "</tr>";
-    }
-    table + "</tbody></table></div></section>"
-}
-
-/// A heading where there is room.
-fn words(heading: &str) -> &str {
+/// A column heading without the abbreviations of the terminal.
+fn long_heading(heading: &'static str) -> &'static str {
     match heading {
         "" => "method",
         "least" => "least keys",

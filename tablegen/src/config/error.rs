@@ -1,4 +1,4 @@
-//! What a configuration can be refused for, and where it says so.
+//! Refusals and warnings, with their place in the file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file could not be read at all.
+    /// The file could not be read.
     #[error("{}: {cause}", file.display())]
     Read {
         /// The configuration.
         file: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         cause: std::io::Error,
     },
-    /// Something in it is wrong.
+    /// A value or a key is not allowed.
     #[error("{}:{refusal}", file.display())]
     Refused {
         /// The configuration.
         file: PathBuf,
-        /// What is wrong, and where.
+        /// The value, its place, and what is allowed.
         refusal: Box<Refusal>,
     },
 }
@@ -30,7 +30,7 @@ impl ConfigError {
     }
 }
 
-/// `line:column: key path: found …, allowed …`. Never holds the text of a secret.
+/// `line:column: key path: found …, allowed …`. Never contains the text of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Line, from 1.
@@ -39,9 +39,9 @@ pub struct Refusal {
     pub column: u64,
     /// For example `tables[0].backends[2].weight`; empty for the file as a whole.
     pub path: String,
-    /// What stands there.
+    /// What was found.
     pub found: String,
-    /// What may stand there.
+    /// What is allowed.
     pub allowed: String,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Something that may be meant, but surprises: `file:line:column: key path: text`.
+/// A value that is allowed and often a mistake: `file:line:column: key path: text`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The configuration.
@@ -67,7 +67,7 @@ pub struct Warning {
     pub column: u64,
     /// As in [`Refusal::path`].
     pub path: String,
-    /// What surprises.
+    /// The warning, as a sentence.
     pub text: String,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// A place in the tree of keys. Chained, so that it costs nothing until something is wrong.
+/// A path in the tree of keys. It is a chain of references, so that valid configurations allocate nothing for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum KeyPath<'a> {
     Root,
@@ -91,8 +91,8 @@ impl KeyPath<'_> {
         KeyPath::Key(self, name)
     }
 
-    pub(super) fn item(&self, at: usize) -> KeyPath<'_> {
-        KeyPath::Item(self, at)
+    pub(super) fn item(&self, index: usize) -> KeyPath<'_> {
+        KeyPath::Item(self, index)
     }
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for KeyPath<'_> {
             Self::Root => Ok(()),
             Self::Key(Self::Root, name) => f.write_str(name),
             Self::Key(parent, name) => write!(f, "{parent}.{name}"),
-            Self::Item(parent, at) => write!(f, "{parent}[{at}]"),
+            Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
 }

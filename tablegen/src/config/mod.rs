@@ -1,19 +1,21 @@
-//! Configurations: what an operator writes and reviews.
+//! Configurations: read, checked, and refused with a precise message.
 //!
 //! ```text
-//! text ─► raw (keys and lists, every scalar still text) ─► spec (what each must be) ─► Config
+//! text ─► raw (keys and lists; every scalar is text) ─► spec (checks of each key) ─► Config
 //! ```
 //!
-//! A [`Config`] that exists makes sense: every number is in its range, no two things share a name, an address or a
-//! packet. All that is refused names file, line, column, key path, what was found and what is allowed; the text of a
-//! secret is never part of that. `configs/invalid` has one file for each refusal, with its message.
+//! A [`Config`] that exists is valid: every number is in its range, names and addresses are unique, and no two binds match
+//! the same packets with the same priority. A refusal names file, line, column, key path, what was found and what is
+//! allowed, but never the text of a secret. `configs/invalid` has one file for each refusal, with its message.
 
 mod error;
+mod quoted;
 mod raw;
 mod spec;
 mod value;
 
 pub use error::{ConfigError, Refusal, Warning};
+pub(crate) use quoted::Quoted;
 pub(crate) use raw::budget;
 pub(crate) use value::without_secrets;
 
@@ -25,40 +27,40 @@ use common::hash::SipKey;
 use common::table::{Ranking, Seed};
 use std::path::Path;
 
-/// Least and greatest weight. Far beyond what a rollout needs, and far from where doubles lose the shares.
+/// Least and greatest weight. The range is wider than rollouts need, and shares are still exact in doubles.
 pub const WEIGHTS: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
-/// A configuration that makes sense.
+/// A valid configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// In the order of the file.
+    /// Tables in the order of the file.
     pub tables: Vec<TableSpec>,
-    /// What may be meant, but surprises.
+    /// Values that are allowed and often a mistake.
     pub warnings: Vec<Warning>,
 }
 
-/// One table to be built. Backends and binds keep the order of the file, which matters to GLB's format alone.
+/// The specification of one table. Backends and binds keep the order of the file; only GLB's format depends on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableSpec {
-    /// Unique in the file.
+    /// Name of the table, unique in the file.
     pub name: String,
-    /// A power of two.
+    /// Number of rows, a power of two.
     pub rows: u32,
-    /// Longest hop list.
+    /// Greatest length of a hop list.
     pub max_hops: u8,
-    /// How backends are ranked.
+    /// Method that ranks backends.
     pub ranking: Ranking,
     /// Seed of the ranking.
     pub seed: Seed,
     /// Key of the flow hash.
     pub hash_key: SipKey,
-    /// What the flow hash reads.
+    /// Packet fields of the flow hash.
     pub hash_fields: HashFields,
-    /// What a second look-up reads, if any.
+    /// Packet fields of the second look-up; empty if there is none.
     pub alt_hash_fields: HashFields,
-    /// Prefer a second hop of another zone.
+    /// Whether the second hop is preferably in another zone.
     pub spread_zones: bool,
-    /// Most rows of a backend, as a multiple of its share by weight.
+    /// Most rows of a backend, as a multiple of its fair share.
     pub max_share: Option<f64>,
     /// At least one.
     pub binds: Vec<Bind>,
@@ -76,7 +78,7 @@ impl Config {
         Self::parse(text, file)
     }
 
-    /// Reads text; `file` is named in messages, and secrets in files are looked for beside it.
+    /// Reads text. `file` is the name in messages, and paths of secrets are relative to its folder.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         let raw = raw::parse(text).map_err(|refusal| ConfigError::refused(file, refusal))?;
         spec::check(&raw, file).map_err(|refusal| ConfigError::refused(file, refusal))

@@ -1,8 +1,7 @@
-//! The configuration as it is typed: which keys there are, and which of them hold lists.
+//! The syntax of a configuration: its keys, and which of them hold lists.
 //!
-//! Every scalar stays text here, with its place, so that whatever is wrong with it is said in one form by
-//! [`super::spec`]. YAML's own opinions are thereby out of the way: `010` is not eight, `no` is not false, and a seed of
-//! 32 decimal digits is no number.
+//! Every scalar stays text with its source span, so that [`super::spec`] reports all errors in one form. The types of
+//! YAML therefore have no effect: `010` is not eight, `no` is not false, and a seed of 32 decimal digits is not a number.
 
 use super::error::Refusal;
 use super::value::without_secrets;
@@ -72,12 +71,12 @@ pub(super) struct RawBackend {
     pub(super) fill: Option<Text>,
 }
 
-/// Left out means the default; there, it must hold something. (`Option` alone takes `key:` for left out.)
+/// A key that is present must have a value. (`Option` alone would treat `key:` as an absent key.)
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
-/// Sixteen octets: here, or in a file.
+/// Sixteen octets, inline or in a file.
 pub(super) enum RawSecret {
     Inline(String),
     File(String),
@@ -93,8 +92,8 @@ impl fmt::Debug for RawSecret {
 }
 
 impl<'de> Deserialize<'de> for RawSecret {
-    /// Read as an enumeration, whose scalar form gives the text as it stands: asking for "any value" would turn 32
-    /// decimal digits into a rounded number.
+    /// Deserialized as an enumeration, because that returns the text unchanged. As "any value", 32 decimal digits would
+    /// become a rounded number.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
         impl<'de> de::Visitor<'de> for Visitor {
@@ -117,7 +116,7 @@ impl<'de> Deserialize<'de> for RawSecret {
     }
 }
 
-/// What a file may cost to read: wide enough for 65,534 backends in many tables, too narrow for a bomb.
+/// Limits of the reader: enough for 65,534 backends in many tables, too little for input that expands without bound.
 pub(crate) fn budget() -> Option<serde_yaml::Budget> {
     serde_yaml::budget! {
         max_nodes: 16_000_000,
@@ -128,7 +127,7 @@ pub(crate) fn budget() -> Option<serde_yaml::Budget> {
     }
 }
 
-/// Reads YAML: one document, each key once, no merge keys, within the [`budget`].
+/// Reads YAML: one document, each key once, no merge keys, within [`budget`].
 pub(super) fn parse(text: &str) -> Result<RawConfig, Refusal> {
     let options = serde_yaml::options! {
         strict_booleans: true,
@@ -147,7 +146,7 @@ pub(super) fn parse(text: &str) -> Result<RawConfig, Refusal> {
     result.map_err(|error| refusal(&error, path))
 }
 
-/// The path in the file's own words: what `Spanned` adds, and what is unknown, left out.
+/// The key path as in the file: without the levels that `Spanned` adds, and without unknown levels.
 fn key_path(path: &serde_path_to_error::Path) -> String {
     use serde_path_to_error::Segment;
     let mut text = String::new();
@@ -200,7 +199,7 @@ fn refusal(error: &serde_yaml::Error, path: String) -> Refusal {
     Refusal { line: location.line(), column: location.column(), path, found, allowed }
 }
 
-/// The parser's words for kinds of nodes, in those of people who write YAML.
+/// The usual name of the parser's kinds of nodes.
 fn kind(expected: &'static str) -> &'static str {
     match expected {
         "sequence start" => "a list",
@@ -210,7 +209,7 @@ fn kind(expected: &'static str) -> &'static str {
     }
 }
 
-/// The message says where in words; the refusal says it already.
+/// The message without the place, which the refusal has already.
 fn without_place(message: &str) -> String {
     message.split(" at line ").next().unwrap_or(message).to_owned()
 }

@@ -1,4 +1,4 @@
-//! What each key must be: from [`super::raw`] to [`Config`].
+//! Checks of each key: from [`super::raw`] to [`Config`].
 
 use super::error::{KeyPath, Refusal, Warning};
 use super::raw::{RawBackend, RawBind, RawConfig, RawSecret, RawTable, Text};
@@ -27,7 +27,7 @@ pub(super) fn check(raw: &RawConfig, file: &Path) -> Result<Config, Refusal> {
     Ok(Config { tables, warnings: checker.warnings })
 }
 
-/// What must be unique in the whole file.
+/// Values that must be unique in the whole file, and warnings.
 struct Checker<'a> {
     file: &'a Path,
     warnings: Vec<Warning>,
@@ -86,7 +86,7 @@ impl Checker<'_> {
         };
         let octets = value::octets(digits).map_err(|found| refuse(found, "32 hex digits (16 octets)"))?;
         if octets == [0; 16] {
-            return Err(refuse("all zeros".to_owned(), "16 octets that nobody can guess"));
+            return Err(refuse("all zeros".to_owned(), "16 octets that cannot be guessed"));
         }
         Ok(octets)
     }
@@ -106,7 +106,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Binds of different tables must not tie either: a packet belongs to one table.
+    /// Binds of different tables must not tie either, because a packet belongs to one table.
     fn binds_do_not_tie(&self) -> Result<(), Refusal> {
         let binds: Vec<(Bind, u32)> = self.binds.iter().map(|(bind, ..)| (*bind, 0)).collect();
         let Err(tie) = BindIndex::new(&binds) else { return Ok(()) };
@@ -124,7 +124,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Warns of what is allowed and seldom meant.
+    /// Warns about values that are allowed and often a mistake.
     fn look_twice(&mut self, spec: &TableSpec, raw: &Spanned<RawTable>, at: &KeyPath<'_>) {
         let mut warn = |place: Location, key: &'static str, text: &str| {
             self.warnings.push(Warning {
@@ -136,7 +136,7 @@ impl Checker<'_> {
             });
         };
         if spec.seed.0 == spec.hash_key.octets() {
-            warn(raw.value.seed.referenced, "seed", "the same as hash_key, which should be known to nobody");
+            warn(raw.value.seed.referenced, "seed", "the same as hash_key, which must stay secret");
         }
         if let Some(alt) = raw.value.alt_hash_fields.as_ref()
             && spec.alt_hash_fields == spec.hash_fields
@@ -150,10 +150,12 @@ impl Checker<'_> {
         }
         let place = raw.value.backends.referenced;
         if !spec.backends.iter().any(Backend::accepts) {
-            warn(place, "backends", "none may get new connections (active or filling, and up)");
+            warn(place, "backends", "no backend accepts new connections (active or filling, and up)");
         }
-        let v4 = spec.backends.iter().filter(|backend| backend.address.is_ipv4()).count();
-        if v4 != 0 && v4 != spec.backends.len() {
+        // Inactive backends are in no hop list.
+        let candidates = || spec.backends.iter().filter(|backend| backend.is_candidate());
+        let is_v4 = |backend: &Backend| backend.address.is_ipv4();
+        if candidates().any(is_v4) && !candidates().all(is_v4) {
             warn(
                 place,
                 "backends",
@@ -163,7 +165,7 @@ impl Checker<'_> {
     }
 }
 
-/// Texts or addresses that were met, and where.
+/// Texts or addresses that must be unique, with their lines.
 #[derive(Debug)]
 struct Seen<K>(HashMap<K, u64>);
 
@@ -174,7 +176,7 @@ impl<K> Default for Seen<K> {
 }
 
 impl<K: Hash + Eq + Clone> Seen<K> {
-    /// Gives `key` back, or refuses the second of two.
+    /// Returns `key`, or refuses it if it occurred before.
     fn insert(&mut self, key: K, raw: &Text, at: &KeyPath<'_>, what: &str) -> Result<K, Refusal> {
         match self.0.insert(key.clone(), raw.referenced.line()) {
             None => Ok(key),
@@ -205,7 +207,7 @@ fn ranking_of(raw: &Text, at: &KeyPath<'_>) -> Result<Ranking, Refusal> {
     }
 }
 
-/// GLB's ranking knows no weights, and no bound of shares.
+/// Refuses weights and bounds, which GLB's ranking does not have.
 fn is_unweighted(raw: &RawTable, spec: &TableSpec, at: &KeyPath<'_>) -> Result<(), Refusal> {
     if let Some(share) = &raw.max_share {
         return Err(value::refuse(share, &at.key("max_share"), "no such key with ranking glb"));

@@ -1,35 +1,36 @@
-//! Changes of one backend in a configuration file: only the scalars concerned are touched, so comments and layout stay.
+//! Changes of one backend in a configuration file. Only the values concerned change, so comments and layout
+//! stay.
 //!
-//! The YAML reader says where each value stands; the text is then changed there, read again, and refused if it does
-//! not mean exactly what was wanted. A layout that is too unusual is therefore never damaged: it is left to a person.
+//! The YAML reader reports the source span of each value. The text is changed there and read again. If the
+//! result is not exactly the requested configuration, the change is refused: a person must change an unusual
+//! layout by hand.
 
-pub mod lines;
-mod places;
 mod rewrite;
+mod spans;
 pub mod step;
 
 pub use rewrite::{Layout, relocate, rewrite};
 
 use crate::config::{Config, ConfigError};
 use common::backend::State;
-use places::Places;
+use spans::ConfigSpans;
 use std::path::Path;
 
-/// What is done to a backend.
+/// A change of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// No new connections.
+    /// The backend gets no new connections.
     Drain,
-    /// New connections, for so many percent of its weight.
+    /// The backend gets new connections for this percentage of its weight.
     Fill(u8),
-    /// New connections, in full.
+    /// The backend gets its full share of new connections.
     Activate,
-    /// Out of the configuration.
+    /// The backend leaves the configuration.
     Remove,
 }
 
 impl Action {
-    /// The sub-command.
+    /// Name of the sub-command.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Drain => "drain",
@@ -40,24 +41,24 @@ impl Action {
     }
 }
 
-/// Why a file was not changed.
+/// Reason for which a file was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// No backend of that id.
+    /// No backend has this id.
     #[error("no backend {0:?} in the configuration")]
     Unknown(String),
-    /// Several tables have one.
+    /// Several tables have a backend with this id.
     #[error("backend {0:?} is in several tables; name one with --table")]
     Ambiguous(String),
-    /// The change was made, and reads back as something else.
+    /// The changed text would not mean what was requested.
     #[error("the layout around backend {0:?} is not one that can be changed safely; change the file by hand")]
     Layout(String),
-    /// The file, or what would become of it, is no configuration.
+    /// The file, or the changed text, is not a valid configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
 }
 
-/// The text with `action` done to one backend.
+/// The text with `action` applied to one backend.
 pub fn apply(
     text: &str,
     file: &Path,
@@ -66,22 +67,22 @@ pub fn apply(
     action: Action,
 ) -> Result<String, EditError> {
     let before = Config::parse(text, file)?;
-    let places = Places::read(text).ok_or_else(|| EditError::Layout(backend.to_owned()))?;
-    let table = places.table_of(table, backend)?;
+    let spans = ConfigSpans::read(text).ok_or_else(|| EditError::Layout(backend.to_owned()))?;
+    let table = spans.table_of(table, backend)?;
     rewrite(text, file, &wanted(before, table, backend, action).tables, Layout::Kept)
 }
 
-/// What the changed file must mean.
+/// The configuration that the changed text must mean.
 fn wanted(mut config: Config, table: &str, backend: &str, action: Action) -> Config {
     for spec in config.tables.iter_mut().filter(|spec| spec.name == table) {
         if action == Action::Remove {
-            spec.backends.retain(|one| one.id != backend);
+            spec.backends.retain(|candidate| candidate.id != backend);
         }
-        for one in spec.backends.iter_mut().filter(|one| one.id == backend) {
+        for target in spec.backends.iter_mut().filter(|candidate| candidate.id == backend) {
             match action {
-                Action::Drain => one.state = State::Draining,
-                Action::Activate => one.state = State::Active,
-                Action::Fill(percent) => (one.state, one.fill) = (State::Filling, percent),
+                Action::Drain => target.state = State::Draining,
+                Action::Activate => target.state = State::Active,
+                Action::Fill(percent) => (target.state, target.fill) = (State::Filling, percent),
                 Action::Remove => {}
             }
         }

@@ -1,53 +1,55 @@
-//! Is a change of the configuration a safe next step from the table in service?
+//! Whether a change of the configuration is a safe next step from the table in service.
 
 use super::{Action, EditError, apply};
 use crate::config::Config;
-use crate::diff::{Diff, Verdict};
 use crate::generate::{History, generate};
+use crate::review::diff::Diff;
+use crate::review::remarks::risks;
+use crate::review::verdict::ReviewVerdict;
 use common::backend::Backend;
 use common::table::{ForwardingTable, TableError};
 use std::path::Path;
 
-/// A change of some backends, and what it would do.
+/// A change of some backends and its effect.
 #[derive(Debug)]
-pub struct Step {
-    /// The file after it.
+pub struct ReviewedEdit {
+    /// Text of the changed file.
     pub text: String,
-    /// The table after it against the table in service.
+    /// Differences between the table in service and the table of the changed file.
     pub diff: Diff,
-    /// Why it must not be taken.
+    /// Reasons for which the step is not safe; empty if it is.
     pub refusals: Vec<String>,
 }
 
-/// What is to be changed, and from where.
+/// A requested change.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The configuration file.
     pub file: &'a Path,
-    /// Its text.
+    /// Text of the file.
     pub text: &'a str,
     /// The table in service.
     pub current: &'a ForwardingTable,
-    /// The table in which the backends are, if it is named.
+    /// Name of the table with the backends, if given.
     pub table: Option<&'a str>,
-    /// What is done to them.
+    /// The change of each backend.
     pub action: Action,
 }
 
-/// Why there is no step to look at.
+/// Reason for which the step cannot be computed.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
-    /// The file cannot be changed like that.
+    /// The file cannot be changed in this way.
     #[error(transparent)]
     Edit(#[from] EditError),
-    /// The table after it cannot be built.
+    /// The table of the changed file cannot be built.
     #[error(transparent)]
     Table(#[from] TableError),
 }
 
 impl Request<'_> {
-    /// Does the change to all of `backends` and looks at the result.
-    pub fn step(&self, backends: &[String]) -> Result<Step, StepError> {
+    /// Applies the change to all of `backends` and reviews the result.
+    pub fn step(&self, backends: &[String]) -> Result<ReviewedEdit, StepError> {
         let mut text = self.text.to_owned();
         for backend in backends {
             text = apply(&text, self.file, self.table, backend, self.action)?;
@@ -56,10 +58,10 @@ impl Request<'_> {
         let next = generate(&config.tables, History::Parent(self.current))?.table;
         let diff = Diff::new(self.current, &next);
         let refusals = refusals(&next, &diff);
-        Ok(Step { text, diff, refusals })
+        Ok(ReviewedEdit { text, diff, refusals })
     }
 
-    /// As many of `backends`, in their order, as can be changed safely now.
+    /// The longest beginning of `backends`, without the last, that can be changed safely now.
     pub fn safe_part<'b>(&self, backends: &'b [String]) -> &'b [String] {
         let mut safe: &[String] = &[];
         for count in 1..backends.len() {
@@ -74,18 +76,21 @@ impl Request<'_> {
 }
 
 fn refusals(next: &ForwardingTable, diff: &Diff) -> Vec<String> {
-    let mut all = Vec::new();
+    let mut refusals = Vec::new();
     for table in next.tables() {
         if !table.backends.iter().any(Backend::accepts) {
-            all.push(format!("table {} would have no backend that accepts new connections", table.name));
+            refusals.push(format!(
+                "table {} has no backend that accepts new connections after this change",
+                table.name
+            ));
         }
     }
-    if Verdict::new(diff, &[]) != Verdict::Safe {
+    if ReviewVerdict::new(diff, &[]) != ReviewVerdict::Safe {
         let risks = diff.tables.iter().flat_map(|table| {
-            let of_table = crate::report::text::risks(table).into_iter();
+            let of_table = risks(table).into_iter();
             of_table.map(move |risk| format!("table {}: {risk}", table.name))
         });
-        all.extend(risks);
+        refusals.extend(risks);
     }
-    all
+    refusals
 }

@@ -7,21 +7,18 @@
 //!
 //! The result is that of [`generate`](super::generate) with the same parent, octet for octet.
 
-use super::cache::{self, Cache};
 use super::hops::HopRule;
 use super::ranking::{self, Kept, Ranking};
 use super::{History, Task, UNUSED, Worker, empty, share};
 use crate::config::TableSpec;
 use common::backend::Backend;
-use common::hrw::{Node, NodeSet, Rankings};
+use common::hrw::{NodeSet, Rankings};
 use common::table::{self, ForwardingTable, Lists, Table, TableError};
 use rayon::prelude::*;
 use std::collections::HashMap;
 
 /// How many of each ranking's first are kept: two are needed, the rest makes removals cheap.
-pub(super) const DEPTH: usize = 4;
-/// From one change on in so many backends, ranking anew is as fast.
-const MANY: u8 = 8;
+const DEPTH: usize = 4;
 /// Rows up to this part of all are done one by one.
 const FEW: u32 = 8;
 
@@ -70,26 +67,9 @@ enum Concerned {
 impl<'a> Incremental<'a> {
     /// Builds all tables, ready to be changed.
     pub fn new(specs: &[TableSpec], history: History<'a>) -> Self {
-        Self::resumed(specs, history, None)
-    }
-
-    /// The same, with the rankings of the parent if `cache` kept them: as much faster as little changed since.
-    pub fn resumed(specs: &[TableSpec], history: History<'a>, cache: Option<&Cache>) -> Self {
         let mut specs: Vec<&TableSpec> = specs.iter().collect();
         specs.sort_by(|a, b| a.name.cmp(&b.name));
-        let kept = |spec: &TableSpec| {
-            let parent = history.parent().filter(|_| is_ranked(spec))?;
-            Ranked::resumed(parent.table(&spec.name)?, cache?.cells(parent, &spec.name)?, spec)
-        };
-        Self { history, tables: specs.into_iter().map(|spec| Live::new(spec, history, kept(spec))).collect() }
-    }
-
-    /// What the next build can go on from, if these tables were sealed as `table`.
-    pub fn cache(&self, table: &ForwardingTable) -> Cache {
-        let cells = |live: &Live| {
-            live.ranked.as_ref().map_or(Vec::new(), |ranked| ranked.cells(&live.table.backends))
-        };
-        Cache::new(table.digest(), self.tables.iter().map(cells).collect())
+        Self { history, tables: specs.into_iter().map(|spec| Live::new(spec, history)).collect() }
     }
 
     /// Brings the tables to what `specs` say, and gives the number of rows that were done again for it.
@@ -107,7 +87,7 @@ impl<'a> Incremental<'a> {
                     let rows = live.update(spec, self.history);
                     (live, rows)
                 }
-                None => (Live::new(spec, self.history, None), spec.rows as usize),
+                None => (Live::new(spec, self.history), spec.rows as usize),
             };
             self.tables.push(live);
             done += rows;
@@ -141,9 +121,9 @@ fn is_same_but_backends(a: &TableSpec, b: &TableSpec) -> bool {
 }
 
 impl Live {
-    fn new(spec: &TableSpec, history: History<'_>, kept: Option<Ranked>) -> Self {
+    fn new(spec: &TableSpec, history: History<'_>) -> Self {
         let table = empty(spec);
-        let ranked = is_ranked(spec).then(|| kept.unwrap_or_else(|| Ranked::new(spec, &table.backends)));
+        let ranked = is_ranked(spec).then(|| Ranked::new(spec, &table.backends));
         let owned = Owned::of(history, spec);
         let mut live = Self { spec: spec.clone(), table, ranked, deep: Vec::new(), owned };
         live.fill(Concerned::All, history);
@@ -225,48 +205,12 @@ impl Ranked {
         let chunks =
             keys.par_chunks(super::ROWS_A_TASK).zip(cells.par_chunks_mut(super::ROWS_A_TASK * DEPTH));
         chunks.for_each(|(keys, cells)| set.top_many(keys, DEPTH, cells));
-        Self::from_cells(keys, nodes, cells)
-    }
-
-    /// Goes on from the parent's beginnings; none if they are of no use or too much has changed.
-    fn resumed(parent: &Table, cells: &[u16], spec: &TableSpec) -> Option<Self> {
-        let same = parent.ranking == spec.ranking && parent.seed == spec.seed && parent.rows() == spec.rows;
-        let nodes = ranking::nodes(&parent.backends);
-        let next = empty_without_rows(spec).backends;
-        let few = changes(&parent.backends, &next).count() * usize::from(MANY) <= nodes.len();
-        if !(same && few && cells.len() == spec.rows as usize * DEPTH) {
-            return None;
-        }
-        let mut ranked = Self::from_cells(ranking::keys(spec), nodes, cache::widened(cells));
-        for (old, new) in changes(&parent.backends, &next) {
-            ranked.change(old, new);
-        }
-        Some(ranked)
-    }
-
-    /// Beginnings of all rows as positions among the candidates.
-    fn cells(&self, backends: &[Backend]) -> Vec<u16> {
-        let mut places = vec![UNUSED; self.handle_limit()];
-        for (place, (_, backend)) in (0..).zip(ranking::candidates(backends)) {
-            let handle = self.handles.get(&backend.id).and_then(|handle| places.get_mut(*handle as usize));
-            handle.into_iter().for_each(|cell| *cell = place);
-        }
-        let mut cells = Vec::with_capacity(self.rankings.len() * DEPTH);
-        for row in (0..).take(self.rankings.len()) {
-            let known =
-                self.rankings.first(row).iter().filter_map(|handle| places.get(*handle as usize).copied());
-            cells.extend(known.chain(std::iter::repeat(UNUSED)).take(DEPTH));
-        }
-        cells
+        let handles = nodes.iter().map(|node| node.id().to_owned()).zip(0..).collect();
+        Self { rankings: Rankings::from_cells(keys, DEPTH, nodes, cells), handles }
     }
 
     fn handle_limit(&self) -> usize {
         self.handles.values().max().map_or(0, |most| *most as usize + 1)
-    }
-
-    fn from_cells(keys: Vec<u64>, nodes: Vec<Node>, cells: Vec<u32>) -> Self {
-        let handles = nodes.iter().map(|node| node.id().to_owned()).zip(0..).collect();
-        Self { rankings: Rankings::from_cells(keys, DEPTH, nodes, cells), handles }
     }
 
     /// Follows a change of one backend, and gives the rows that it concerns.

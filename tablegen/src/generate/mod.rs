@@ -8,14 +8,12 @@
 //!
 //! Rows are independent of each other, so threads share nothing and their number never shows in the result.
 
-mod cache;
 pub mod hops;
 mod incremental;
 mod lineage;
 pub mod ranking;
 mod share;
 
-pub use cache::Cache;
 pub use incremental::Incremental;
 pub use lineage::History;
 
@@ -48,20 +46,6 @@ pub fn generate(specs: &[TableSpec], history: History<'_>) -> Result<Generated, 
     let mut warnings = Vec::new();
     let tables = specs.into_iter().map(|spec| table(spec, history, &mut warnings)).collect();
     Ok(Generated { table: history.seal(tables)?, warnings })
-}
-
-/// The same, going on from the rankings of the parent if `cache` kept them, and what the next build can go on from.
-pub fn generate_cached(
-    specs: &[TableSpec],
-    history: History<'_>,
-    cache: Option<&Cache>,
-) -> Result<(Generated, Cache), TableError> {
-    let live = Incremental::resumed(specs, history, cache);
-    let mut warnings = Vec::new();
-    specs.iter().for_each(|spec| drop(history.of(spec, &spec.backends, &mut warnings)));
-    let table = live.seal()?;
-    let cache = live.cache(&table);
-    Ok((Generated { table, warnings }, cache))
 }
 
 /// Builds one table, which is not checked before it is sealed with the others.

@@ -11,8 +11,8 @@
 //! Numbers, addresses and words are taken over as they stand; the configuration's own checks then judge them, by the
 //! same key paths.
 
+use crate::config::Quoted;
 use crate::config::{Config, ConfigError};
-use crate::quoted::Quoted;
 use common::table::glb::table_name;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;

@@ -1,14 +1,14 @@
-//! A diff for scripts. Ids are spelled out; shares are numbers from 0 to 1, loads are over the fair share.
+//! A change as JSON. Shares are numbers from 0 to 1; a load is a number of rows divided by the fair share.
 
-use super::{Report, remarks};
-use crate::diff::{Descent, Failed, Risk, Shape, Subject, TableDiff, USUAL_MTU, Version};
+use super::Report;
+use crate::review::diff::{Descent, Failed, Risk, Shape, Subject, TableDiff, USUAL_MTU, Version};
+use crate::review::remarks::remarks;
 use serde_json::{Value, json};
 
 /// The whole report.
-pub fn value(report: &Report<'_>) -> Value {
+pub(crate) fn value(report: &Report<'_>) -> Value {
     let diff = report.diff;
-    let excess =
-        |one: &crate::diff::Excess| json!({"table": one.table, "limit": one.limit, "text": one.text});
+    let excess = |excess: &crate::review::verdict::Excess| json!({"table": excess.table, "limit": excess.limit, "text": excess.text});
     json!({
         "verdict": report.verdict.name(),
         "over": report.excesses.iter().map(excess).collect::<Vec<_>>(),
@@ -62,15 +62,15 @@ fn table(table: &TableDiff) -> Value {
             "reason": reason(*risk),
             "rows": count,
         })).collect::<Vec<_>>(),
-        "backends": table.backends.iter().map(|one| backend(one, table)).collect::<Vec<_>>(),
+        "backends": table.backends.iter().map(|backend| backend_value(backend, table)).collect::<Vec<_>>(),
         "before": shape(&table.shape[0], table),
         "after": shape(&table.shape[1], table),
-        "failures": table.failures.iter().map(|one| failure(one, table)).collect::<Vec<_>>(),
+        "failures": table.failures.iter().map(|failure| failure_value(failure, table)).collect::<Vec<_>>(),
     })
 }
 
-/// The word for a reason.
-pub const fn reason(risk: Risk) -> &'static str {
+/// Name of a reason.
+pub(crate) const fn reason(risk: Risk) -> &'static str {
     match risk {
         Risk::Dropped => "dropped",
         Risk::Cut => "cut",
@@ -78,7 +78,7 @@ pub const fn reason(risk: Risk) -> &'static str {
     }
 }
 
-fn change(change: &crate::diff::Change) -> Value {
+fn change(change: &crate::review::diff::ConfigChange) -> Value {
     let (kind, id) = match &change.subject {
         Subject::Table => ("table", None),
         Subject::Bind => ("bind", None),
@@ -87,42 +87,40 @@ fn change(change: &crate::diff::Change) -> Value {
     json!({"of": kind, "id": id, "key": change.key, "old": change.old, "new": change.new})
 }
 
-fn backend(one: &crate::diff::BackendDiff, table: &TableDiff) -> Value {
+fn backend_value(backend: &crate::review::diff::BackendDiff, table: &TableDiff) -> Value {
     let flows = |list: &[(Option<u32>, u32)]| -> Vec<Value> {
         list.iter().map(|(id, rows)| json!({"id": id.map(|id| table.id(id)), "rows": rows})).collect()
     };
-    let share = |side: usize| {
-        let rows = one.rows.get(side).copied().map_or(0.0, f64::from);
-        rows / f64::from(table.rows.total.max(1))
-    };
+    let share = |side: usize| f64::from(backend.rows[side]) / f64::from(table.rows.total.max(1));
     json!({
-        "id": one.id,
-        "condition": {"old": one.condition[0], "new": one.condition[1]},
-        "rows": {"old": one.rows[0], "new": one.rows[1]},
+        "id": backend.id,
+        "condition": {"old": backend.condition[0], "new": backend.condition[1]},
+        "rows": {"old": backend.rows[0], "new": backend.rows[1]},
         "share": {"old": share(0), "new": share(1)},
-        "fair_rows": {"old": one.fair[0], "new": one.fair[1]},
-        "gained": flows(&one.gained),
-        "lost": flows(&one.lost),
+        "fair_rows": {"old": backend.fair[0], "new": backend.fair[1]},
+        "gained": flows(&backend.gained),
+        "lost": flows(&backend.lost),
     })
 }
 
 fn shape(shape: &Shape, table: &TableDiff) -> Value {
-    let load = |one: Option<(f64, u32)>| one.map(|(load, id)| json!({"id": table.id(id), "load": load}));
+    let load =
+        |extreme: Option<(f64, u32)>| extreme.map(|(load, id)| json!({"id": table.id(id), "load": load}));
     json!({
         "rows": shape.rows,
         "hop_lengths": shape.hop_lengths,
         "overhead": {"usual": shape.overhead.0, "most": shape.overhead.1},
         "mtu_left": USUAL_MTU.saturating_sub(shape.overhead.1),
-        "fullest": load(shape.fullest),
-        "emptiest": load(shape.emptiest),
+        "fullest": load(shape.most_loaded),
+        "emptiest": load(shape.least_loaded),
     })
 }
 
-fn failure(one: &crate::diff::Failure, table: &TableDiff) -> Value {
-    let (kind, id) = match &one.failed {
+fn failure_value(failure: &crate::review::diff::Failure, table: &TableDiff) -> Value {
+    let (kind, id) = match &failure.failed {
         Failed::Backend(id) => ("backend", table.id(*id)),
         Failed::Zone(zone) => ("zone", zone.as_str()),
     };
-    let worst = one.worst.map(|(id, rows, load)| json!({"id": table.id(id), "rows": rows, "load": load}));
-    json!({"failed": kind, "id": id, "rows": one.rows, "heirs": one.heirs, "worst": worst})
+    let worst = failure.worst.map(|(id, rows, load)| json!({"id": table.id(id), "rows": rows, "load": load}));
+    json!({"failed": kind, "id": id, "rows": failure.rows, "heirs": failure.heirs, "worst": worst})
 }

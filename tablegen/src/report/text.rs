@@ -1,16 +1,19 @@
-//! A diff on one screen. The answer comes first; with many backends only those that change most are listed.
+//! A change as text for a terminal. The verdict comes first. With many backends, only those that change most
+//! are listed.
 
-use super::columns::{Align, Columns};
-use super::natural::natural;
-use super::number::{counted, grouped, percent, rows, signed};
-use super::{ChangeGroup, Report, remarks};
-use crate::diff::{BackendDiff, Failed, Failure, Risk, Shape, TableDiff, USUAL_MTU, Version};
+use super::Report;
+use super::changes::ChangeGroup;
+use crate::format::columns::{Align, Columns};
+use crate::format::natural;
+use crate::format::number::{counted, grouped, percent, rows, signed};
+use crate::review::diff::{BackendDiff, Failed, Failure, NO_BACKEND, Shape, TableDiff, USUAL_MTU, Version};
+use crate::review::remarks::{remarks, risks};
 use std::cmp::Reverse;
 use std::fmt;
 
-/// Backends that are listed one by one; more are summed up.
+/// Backends that are listed one by one.
 const LISTED: usize = 12;
-/// Changes of the configuration that are listed.
+/// Configuration changes that are listed.
 const CHANGES: usize = 12;
 
 impl fmt::Display for Report<'_> {
@@ -25,7 +28,10 @@ impl fmt::Display for Report<'_> {
             writeln!(f, "note: {remark}")?;
         }
         if self.certificate.is_some() {
-            writeln!(f, "proved by verify: every row computed again, another way")?;
+            writeln!(
+                f,
+                "certificate of verify: independent code computed every row again, with the same result"
+            )?;
         }
         self.diff.tables.iter().try_for_each(|table| write_table(f, table))
     }
@@ -79,27 +85,6 @@ fn write_rows(f: &mut fmt::Formatter<'_>, table: &TableDiff) -> fmt::Result {
     Ok(())
 }
 
-/// One sentence a backend and reason, the most rows first.
-pub fn risks(table: &TableDiff) -> Vec<String> {
-    let mut all: Vec<_> = table.rows.risks.iter().collect();
-    let id = |(number, _): &(u32, Risk)| table.id(*number);
-    all.sort_by(|(a, some), (b, others)| others.cmp(some).then_with(|| natural(id(a), id(b))).then(a.cmp(b)));
-    let sentence = |((backend, risk), count): (&(u32, Risk), &u32)| {
-        let id = table.id(*backend);
-        let count = counted(*count, "row");
-        match risk {
-            Risk::Dropped => {
-                format!("{id} may hold connections of {count}, and is no hop there any more")
-            }
-            Risk::Cut => format!("{id} leaves {count} while it serves: drain it first"),
-            Risk::Rehashed => {
-                format!("{id} may hold connections of {count} whose flows go to other rows")
-            }
-        }
-    };
-    all.into_iter().map(sentence).collect()
-}
-
 fn write_backends(f: &mut fmt::Formatter<'_>, table: &TableDiff) -> fmt::Result {
     let listed = most_changed(table, LISTED);
     let rest = table.backends.len() - listed.len();
@@ -125,7 +110,7 @@ fn write_backends(f: &mut fmt::Formatter<'_>, table: &TableDiff) -> fmt::Result 
     }
 }
 
-/// The backends that change most, in order of id if they are all of them.
+/// The backends that change most. In natural order of id if they are all shown.
 pub(super) fn most_changed(table: &TableDiff, most: usize) -> Vec<&BackendDiff> {
     let mut all: Vec<&BackendDiff> = table.backends.iter().collect();
     all.sort_by(|a, b| natural(&a.id, &b.id));
@@ -138,7 +123,7 @@ pub(super) fn most_changed(table: &TableDiff, most: usize) -> Vec<&BackendDiff> 
     all
 }
 
-/// Rows over the fair share, or the state of a backend that has none.
+/// Rows divided by the fair share, or the state of a backend that has no fair share.
 fn over_fair(backend: &BackendDiff) -> String {
     match (&backend.condition[1], backend.fair[1]) {
         (None, _) => "removed".to_owned(),
@@ -149,7 +134,7 @@ fn over_fair(backend: &BackendDiff) -> String {
 
 /// `+719 from web-3`, `−6,544 to 9, most to web-1: 742 (+11.3 %)`.
 pub(super) fn flows(backend: &BackendDiff, table: &TableDiff) -> String {
-    let name = |id: Option<u32>| id.map_or("nobody", |id| table.id(id));
+    let name = |id: Option<u32>| id.map_or(NO_BACKEND, |id| table.id(id));
     let total = |list: &[(Option<u32>, u32)]| list.iter().map(|(_, rows)| rows).sum::<u32>();
     let mut parts = Vec::new();
     match backend.gained.as_slice() {
@@ -174,7 +159,7 @@ pub(super) fn flows(backend: &BackendDiff, table: &TableDiff) -> String {
     parts.join("; ")
 }
 
-/// What an heir gets, over what it had.
+/// The rows that an heir gains, relative to the rows that it had.
 fn extra(heir: Option<u32>, rows: u32, table: &TableDiff) -> String {
     let had = heir.and_then(|heir| table.backends.get(heir as usize)).map_or(0, |heir| heir.rows[0]);
     if had == 0 { String::new() } else { format!(" (+{})", percent(rows.into(), had.into())) }
@@ -195,13 +180,13 @@ fn write_shapes(f: &mut fmt::Formatter<'_>, table: &TableDiff) -> fmt::Result {
         old.overhead.1
     )?;
     writeln!(f, "; an MTU of {USUAL_MTU} leaves {}", USUAL_MTU.saturating_sub(most))?;
-    let balance = |shape: &Shape| match (shape.fullest, shape.emptiest) {
+    let balance = |shape: &Shape| match (shape.most_loaded, shape.least_loaded) {
         (Some((most, full)), Some((least, empty))) => {
             format!("{} {most:.3} … {} {least:.3}", table.id(full), table.id(empty))
         }
-        _ => "nobody".to_owned(),
+        _ => NO_BACKEND.to_owned(),
     };
-    writeln!(f, "  balance    {} → {}  (× fair share, fullest … emptiest)", balance(old), balance(new))
+    writeln!(f, "  balance    {} → {}  (× fair share, most … least loaded)", balance(old), balance(new))
 }
 
 fn write_failures(f: &mut fmt::Formatter<'_>, table: &TableDiff) -> fmt::Result {
@@ -224,7 +209,7 @@ pub(super) fn failure(failure: &Failure, table: &TableDiff) -> String {
     };
     let rows = counted(failure.rows, "row");
     match failure.worst {
-        None => format!("{failed} ({rows}): nobody is left"),
+        None => format!("{failed} ({rows}): no backend is left"),
         Some((survivor, owns, load)) => {
             format!(
                 "{failed} ({rows}): {} owns {}, {load:.3} × its fair share",

@@ -2,7 +2,7 @@
 
 use super::slow::{Before, accepts, rooms, weight};
 use super::{Finding, Reason};
-use crate::report::number::counted;
+use crate::format::number::counted;
 use common::backend::{Backend, Health, State};
 use common::table::Table;
 use std::collections::BTreeMap;

@@ -11,8 +11,8 @@ mod rows;
 pub mod slow;
 
 use crate::config::{Config, TableSpec};
+use crate::format::number::{counted, either, grouped};
 use crate::progress::Progress;
-use crate::report::number::{counted, either, grouped};
 use common::table::{Built, Digest, ForwardingTable, Table};
 use serde::Serialize;
 use slow::Before;

@@ -2,7 +2,7 @@
 
 use super::slow::Row;
 use super::{Finding, Reason};
-use crate::report::number::counted;
+use crate::format::number::counted;
 use common::backend::Health;
 use common::table::Table;
 use std::collections::BTreeMap;

@@ -21,8 +21,8 @@ fn comparisons() -> Vec<(&'static str, String)> {
         (1..=5).map(|at| Member { id: format!("web-{at}"), weight: f64::from(at) }).collect();
     let scenario = Scenario { after: before[1..].to_vec(), before, keys: numbered_keys(500), rows: 65_536 };
     let outcomes = [Method::ModN, Method::Rendezvous].map(|method| scenario.outcome(&method));
-    let all = compare::all_methods("web-1 leaves", 500, &outcomes);
-    vec![("demo", compare::page(&[], 240, &all)), ("own", compare::page(&scenario.before, 500, &all))]
+    let all = compare::Comparison { change: "web-1 leaves", keys: 500, outcomes: &outcomes };
+    vec![("demo", compare::page(&[], 240, all)), ("own", compare::page(&scenario.before, 500, all))]
 }
 
 /// What is to be shown before a second look: something found, something moved.
@@ -110,7 +110,7 @@ fn nodes(browser: &mut Browser) -> Value {
 #[test]
 fn buttons_work_by_enter_and_space() {
     let Some(mut browser) = Browser::start() else { return };
-    browser.open(&compare::page(&[], 240, ""));
+    browser.open(&compare::page(&[], 240, crate::compare::NOTHING));
     focus(&mut browser, "#add");
     assert!(
         browser.value("document.querySelectorAll('.will-move').length").as_u64().unwrap() > 0,
@@ -143,7 +143,7 @@ fn buttons_work_by_enter_and_space() {
 #[test]
 fn what_hovering_tells_the_keyboard_tells_too() {
     let Some(mut browser) = Browser::start() else { return };
-    browser.open(&compare::page(&[], 240, ""));
+    browser.open(&compare::page(&[], 240, crate::compare::NOTHING));
     focus(&mut browser, "#key");
     browser.press("Enter");
     for side in ["mod-N", "ring", "rendezvous"] {

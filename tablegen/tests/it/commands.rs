@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use tablegen::explain::{Flow, flows};
+use tablegen::review::explain::{Flow, flows};
 
 pub(crate) struct Folder(pub(crate) tempfile::TempDir);
 

@@ -2,19 +2,22 @@
 
 use crate::browser::document;
 use tablegen::compare::methods::{Member, Method};
-use tablegen::compare::toy::{self, NODES, Side};
-use tablegen::compare::{Outcome, Scenario, numbered_keys, page};
+use tablegen::compare::toy::{self, NODES, ToyMethod};
+use tablegen::compare::{MethodOutcome, Scenario, numbered_keys, page};
+
+/// A page without the table of all methods.
+pub(crate) const NOTHING: page::Comparison<'_> = page::Comparison { change: "", keys: 0, outcomes: &[] };
 
 fn members(count: usize) -> Vec<Member> {
     (0..count).map(|at| Member { id: format!("node-{at}"), weight: 1.0 }).collect()
 }
 
-fn join(count: usize, method: Method) -> Outcome {
+fn join(count: usize, method: Method) -> MethodOutcome {
     let (before, after) = (members(count), members(count + 1));
     Scenario { before, after, keys: numbered_keys(50_000), rows: 65_536 }.outcome(&method)
 }
 
-fn leave(count: usize, gone: usize, method: Method, keys: u32) -> Outcome {
+fn leave(count: usize, gone: usize, method: Method, keys: u32) -> MethodOutcome {
     let before = members(count);
     let mut after = before.clone();
     after.remove(gone);
@@ -137,21 +140,22 @@ fn lines(document: &str) -> Vec<String> {
 #[test]
 fn clicking_in_the_demo_gives_the_numbers_of_the_command_line() {
     let script = "document.getElementById('add').click();";
-    let Some(joined) = document(&page::page(&[], 240, ""), script) else { return };
-    let expected = [Side::ModN, Side::Ring(1), Side::Rendezvous].map(|side| side.lines(&NODES[..3], &NODES));
+    let Some(joined) = document(&page::page(&[], 240, NOTHING), script) else { return };
+    let expected = [ToyMethod::ModN, ToyMethod::Ring(1), ToyMethod::Rendezvous]
+        .map(|side| side.lines(&NODES[..3], &NODES));
     assert_eq!(lines(&joined), expected.as_flattened());
 
     let script = "const tokens = document.getElementById('tokens'); tokens.value = '4'; tokens.dispatchEvent(new Event('change'));
         document.getElementById('add').click(); document.querySelector('[data-remove=B]').focus();
         document.getElementById('lookup').requestSubmit();";
-    let looked_up = document(&page::page(&[], 240, ""), script).unwrap();
-    assert_eq!(lines(&looked_up)[3..6], Side::Ring(4).lines(&NODES[..3], &NODES));
+    let looked_up = document(&page::page(&[], 240, NOTHING), script).unwrap();
+    assert_eq!(lines(&looked_up)[3..6], ToyMethod::Ring(4).lines(&NODES[..3], &NODES));
     assert!(looked_up.contains("(37 · 43 + 11) mod 100 = 2"));
 
     let script = "document.querySelector('[data-remove=B]').focus();";
-    let marked = document(&page::page(&[], 240, ""), script).unwrap();
+    let marked = document(&page::page(&[], 240, NOTHING), script).unwrap();
     let without: Vec<(&str, u32)> = NODES[..3].iter().copied().filter(|(id, _)| *id != "B").collect();
-    let moving: usize = [Side::ModN, Side::Ring(1), Side::Rendezvous]
+    let moving: usize = [ToyMethod::ModN, ToyMethod::Ring(1), ToyMethod::Rendezvous]
         .iter()
         .map(|side| {
             toy::KEYS.filter(|key| side.owner(*key, &NODES[..3]) != side.owner(*key, &without)).count()
@@ -164,7 +168,7 @@ fn clicking_in_the_demo_gives_the_numbers_of_the_command_line() {
 fn clicking_on_own_backends_gives_the_numbers_of_the_command_line() {
     let before = members(4);
     let script = "document.querySelector('[data-remove=\"node-2\"]').click();";
-    let Some(document) = document(&page::page(&before, 500, ""), script) else { return };
+    let Some(document) = document(&page::page(&before, 500, NOTHING), script) else { return };
     let mut after = before.clone();
     after.remove(2);
     let scenario = Scenario { before, after: after.clone(), keys: numbered_keys(500), rows: 65_536 };

@@ -193,11 +193,22 @@ fn what_surprises_is_said() {
     assert_eq!(
         warnings,
         [
-            "test.yaml:4:11: tables[0].seed: the same as hash_key, which should be known to nobody",
-            "test.yaml:9:7: tables[0].backends: none may get new connections (active or filling, and up)",
+            "test.yaml:4:11: tables[0].seed: the same as hash_key, which must stay secret",
+            "test.yaml:9:7: tables[0].backends: no backend accepts new connections (active or filling, and up)",
             "test.yaml:9:7: tables[0].backends: IPv4 and IPv6 are mixed: a packet carries hops of its primary's family only",
         ]
     );
+}
+
+/// Inactive backends are in no hop list, so their address family does not matter.
+#[test]
+fn an_inactive_backend_of_another_family_gives_no_warning() {
+    for (state, warnings) in [("inactive", 0), ("draining", 1)] {
+        let backends = format!(
+            "      - {{ id: web-1, address: 10.0.0.11 }}\n      - {{ id: web-2, address: '2001:db8::1', state: {state} }}\n"
+        );
+        assert_eq!(parse(&text(BIND, &backends)).unwrap().warnings.len(), warnings, "{state}");
+    }
 }
 
 #[test]

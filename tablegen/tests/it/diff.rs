@@ -4,7 +4,8 @@ use crate::tables::{self, ROWS, backend, backends, first, next, sealed, settled,
 use common::backend::{Health, State};
 use common::flow::HashFields;
 use common::table::ForwardingTable;
-use tablegen::diff::{Amount, Descent, Diff, Failed, Limits, Risk, RowChange, TableDiff, Verdict};
+use tablegen::review::diff::{Descent, Diff, Failed, Risk, RowChange, TableDiff};
+use tablegen::review::verdict::{Amount, Limits, ReviewVerdict};
 use tablegen::verify::slow;
 
 fn only(diff: &Diff) -> &TableDiff {
@@ -12,8 +13,8 @@ fn only(diff: &Diff) -> &TableDiff {
     &diff.tables[0]
 }
 
-fn verdict(diff: &Diff) -> Verdict {
-    Verdict::new(diff, &[])
+fn verdict(diff: &Diff) -> ReviewVerdict {
+    ReviewVerdict::new(diff, &[])
 }
 
 #[test]
@@ -41,7 +42,7 @@ fn a_drain_moves_its_own_rows_only_and_keeps_it_as_a_hop() {
     assert_eq!(table.backends[3].lost.iter().map(|(_, rows)| rows).sum::<u32>(), owned);
     assert_eq!(table.shape[1].hop_lengths[2], ROWS);
     assert_eq!(diff.descent, Descent::Child);
-    assert_eq!(verdict(&diff), Verdict::Safe);
+    assert_eq!(verdict(&diff), ReviewVerdict::Safe);
 }
 
 #[test]
@@ -50,7 +51,7 @@ fn a_failure_is_as_safe_as_a_drain() {
     let new = next(&old, with_health(backends(10), 3, Health::Down));
     let diff = Diff::new(&old, &new);
     assert_eq!(only(&diff).rows.moved, old.tables()[0].rows_owned()[3]);
-    assert_eq!(verdict(&diff), Verdict::Safe);
+    assert_eq!(verdict(&diff), ReviewVerdict::Safe);
 }
 
 /// The two-hop rule loses 2 / ((N + 1)(N + 2)) of the rows here, 6.7 % at N = 4.
@@ -63,7 +64,7 @@ fn two_added_at_once_take_only_what_they_win_and_lose_nothing() {
     assert_eq!((table.rows.unnecessary, table.rows.at_risk), (0, 0));
     let won: u32 = [4, 5].map(|at: usize| table.backends[at].rows[1]).iter().sum();
     assert_eq!(table.rows.moved, won);
-    assert_eq!(verdict(&diff), Verdict::Safe);
+    assert_eq!(verdict(&diff), ReviewVerdict::Safe);
 }
 
 #[test]
@@ -74,7 +75,7 @@ fn without_previous_two_added_at_once_lose_one_row_in_fifteen() {
     let share = f64::from(only(&diff).rows.at_risk) / f64::from(ROWS);
     assert!((share - 2.0 / 30.0).abs() < 0.004, "{share}");
     assert_eq!(diff.descent, Descent::Rootless);
-    assert!(matches!(verdict(&diff), Verdict::AtRisk(rows) if rows == diff.at_risk()));
+    assert!(matches!(verdict(&diff), ReviewVerdict::AtRisk(rows) if rows == diff.at_risk()));
 }
 
 #[test]
@@ -85,14 +86,14 @@ fn removal_after_a_drain_is_safe_and_removal_in_service_is_not() {
     let cut = Diff::new(&serving, &next(&serving, without.clone()));
     let owned = serving.tables()[0].rows_owned()[2];
     assert_eq!(only(&cut).rows.risks.get(&(2, Risk::Cut)), Some(&owned));
-    assert_eq!(verdict(&cut), Verdict::AtRisk(owned.into()));
+    assert_eq!(verdict(&cut), ReviewVerdict::AtRisk(owned.into()));
 
     let inactive = Diff::new(&serving, &next(&serving, with_state(backends(6), 2, State::Inactive)));
     assert_eq!(only(&inactive).rows.risks.get(&(2, Risk::Cut)), Some(&owned));
 
     let draining = next(&serving, with_state(backends(6), 2, State::Draining));
     let removed = Diff::new(&draining, &next(&draining, without));
-    assert_eq!((only(&removed).rows.moved, verdict(&removed)), (0, Verdict::Safe));
+    assert_eq!((only(&removed).rows.moved, verdict(&removed)), (0, ReviewVerdict::Safe));
     assert_eq!(only(&removed).backends[2].condition[1], None);
 }
 
@@ -101,7 +102,7 @@ fn undraining_one_and_draining_another_loses_nothing_with_lineage() {
     let a = first(backends(5));
     let b = next(&a, with_state(backends(5), 0, State::Draining));
     let c = next(&b, with_state(backends(5), 1, State::Draining));
-    assert_eq!(verdict(&Diff::new(&b, &c)), Verdict::Safe);
+    assert_eq!(verdict(&Diff::new(&b, &c)), ReviewVerdict::Safe);
     let rootless = first(with_state(backends(5), 1, State::Draining));
     assert!(Diff::new(&b, &rootless).at_risk() > 0);
 }
@@ -113,7 +114,7 @@ fn a_settled_table_forgives_owners_before_the_last() {
     let c = settled(&b, backends(6));
     let diff = Diff::new(&b, &c);
     assert!(only(&diff).rows.settled);
-    assert_eq!((diff.moved(), verdict(&diff)), (0, Verdict::Safe));
+    assert_eq!((diff.moved(), verdict(&diff)), (0, ReviewVerdict::Safe));
     assert!(only(&diff).rows.changed > 0, "third hops go away");
     let unsettled = Diff::new(&b, &next(&b, backends(6)));
     assert!(!only(&unsettled).rows.settled);
@@ -224,7 +225,7 @@ fn limits_are_kept_or_broken_by_name() {
     assert!(broken(Limits { max_unnecessary: Some(Amount::Rows(0)), ..none }).is_empty());
     assert_eq!(broken(Limits { max_load: Some(1.0), ..none }), ["--max-load"]);
     let excesses = Limits { max_load: Some(1.0), ..none }.excesses(&diff);
-    assert_eq!(Verdict::new(&diff, &excesses), Verdict::OverLimit);
+    assert_eq!(ReviewVerdict::new(&diff, &excesses), ReviewVerdict::OverLimit);
 }
 
 #[test]

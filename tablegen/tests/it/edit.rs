@@ -133,7 +133,7 @@ fn more_owners_in_flight_than_hops_are_refused() {
     let request = Request { file, text: &one, current: &second, table: None, action: Action::Drain };
     let step = request.step(&ids(&["web-2"])).unwrap();
     assert!(
-        step.refusals.iter().any(|refusal| refusal.contains("no hop there any more")),
+        step.refusals.iter().any(|refusal| refusal.contains("is no longer a hop there")),
         "{:?}",
         step.refusals
     );
@@ -152,7 +152,7 @@ fn an_alias_gives_way_to_a_list() {
     wanted[1].backends[2].state = State::Draining;
     wanted[1].backends.remove(0);
     assert!(matches!(rewrite(&text, &file, &wanted, Layout::Kept), Err(EditError::Layout(_))));
-    let edited = rewrite(&text, &file, &wanted, Layout::ListsAnew).unwrap();
+    let edited = rewrite(&text, &file, &wanted, Layout::RewriteLists).unwrap();
     let list = "[\n      { id: web-2, address: 10.0.0.12 },\n      { id: web-3, address: 10.0.0.13, state: draining },\n      \
                 { id: web-4, address: 10.0.0.14 }]";
     assert_eq!(edited, text.replace("*all", list));

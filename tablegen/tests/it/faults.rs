@@ -7,8 +7,8 @@ use common::flow::HashFields;
 use common::hash::SipKey;
 use common::table::{ForwardingTable, Table};
 use tablegen::config::{Config, TableSpec};
-use tablegen::diff::{Diff, Risk};
 use tablegen::generate::History;
+use tablegen::review::diff::{Diff, Risk};
 use tablegen::verify::{Proof, Reason};
 
 /// Three tables in a row: four backends; two more; then one drains and one is down.
@@ -236,7 +236,7 @@ fn a_stale_parent_is_found_by_both() {
     let proof = Proof::new(&stale, &config, Some(&parent));
     assert!(proof.findings.iter().any(|finding| finding.reason == Reason::Parent), "{proof}");
     let report = Diff::new(&parent, &stale);
-    assert_eq!(report.descent, tablegen::diff::Descent::Stranger);
+    assert_eq!(report.descent, tablegen::review::diff::Descent::Stranger);
     let rootless = support::build(&config.tables[0], History::None);
     assert!(!Proof::new(&rootless, &config, Some(&parent)).holds());
 }

@@ -48,7 +48,7 @@ fn a_seed_that_is_not_in_the_file_is_not_another_one() {
     let native = generate(&config.tables, History::None).unwrap().table;
     let theirs = ForwardingTable::read(&export(&config.tables).unwrap().octets).unwrap();
     let seeds = |old: &ForwardingTable, new: &ForwardingTable| -> Vec<String> {
-        let diff = tablegen::diff::Diff::new(old, new);
+        let diff = tablegen::review::diff::Diff::new(old, new);
         let seeds = diff.tables[0].config.iter().filter(|change| change.key == "seed");
         seeds
             .map(|change| format!("{} → {}", change.old.as_ref().unwrap(), change.new.as_ref().unwrap()))

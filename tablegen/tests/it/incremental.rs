@@ -5,7 +5,7 @@ use common::backend::{Backend, Health, State};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use tablegen::config::TableSpec;
-use tablegen::generate::{Cache, History, Incremental, generate_cached};
+use tablegen::generate::{History, Incremental};
 
 #[derive(Clone, Debug)]
 enum Edit {
@@ -108,37 +108,4 @@ fn a_health_flip_touches_few_rows() {
     assert!((known / 2..known * 2).contains(&touched), "{touched}");
     assert_eq!(live.seal().unwrap(), build(&spec, History::None));
     assert_eq!(live.update(std::slice::from_ref(&spec)), 0);
-}
-
-/// A chain of builds that each go on from the last one's side file, against the same chain without.
-#[test]
-fn builds_with_a_side_file_give_the_octets_of_builds_without() {
-    let mut spec = start(false);
-    spec.backends = (0..40u8).map(|i| Backend::new(format!("b{i:03}"), [10, 0, 0, i].into())).collect();
-    let (first, mut cache) = generate_cached(std::slice::from_ref(&spec), History::None, None).unwrap();
-    let mut table = first.table;
-    assert_eq!(table, build(&spec, History::None));
-    let edits = [
-        Edit::Add("b0055".to_owned(), State::Active),
-        Edit::AllDown,
-        Edit::Add("a".to_owned(), State::Filling),
-    ];
-    for (step, edit) in (0..).zip(&edits) {
-        apply(&mut spec.backends, step, edit);
-        spec.backends.swap(3, 20);
-        spec.backends[11].state = State::ALL[usize::from(step) % 4];
-        let stale = cache.clone();
-        let kept = Cache::decode(&cache.encode());
-        let specs = std::slice::from_ref(&spec);
-        let history = History::Parent(&table);
-        let full = build(&spec, history);
-        let (cached, next) = generate_cached(specs, history, kept.as_ref()).unwrap();
-        assert!(cached.table == full, "step {step}");
-        let (mistaken, _) = generate_cached(specs, History::Parent(&full), Some(&stale)).unwrap();
-        assert!(
-            mistaken.table == build(&spec, History::Parent(&full)),
-            "a side file of another table, step {step}"
-        );
-        (table, cache) = (full, next);
-    }
 }

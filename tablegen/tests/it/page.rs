@@ -6,14 +6,15 @@ use crate::tables;
 use common::backend::State;
 use common::table::ForwardingTable;
 use tablegen::config::TableSpec;
-use tablegen::diff::{Diff, Verdict};
 use tablegen::generate::History;
 use tablegen::report::{Report, html};
+use tablegen::review::diff::Diff;
+use tablegen::review::verdict::ReviewVerdict;
 
 pub(crate) fn page(old: &ForwardingTable, new: &ForwardingTable) -> String {
     let diff = Diff::new(old, new);
     html::page(
-        &Report { verdict: Verdict::new(&diff, &[]), diff: &diff, excesses: &[], certificate: None },
+        &Report { verdict: ReviewVerdict::new(&diff, &[]), diff: &diff, excesses: &[], certificate: None },
         old,
         new,
     )
@@ -45,7 +46,7 @@ fn the_page_is_one_file_with_the_verdict_first_and_no_secret() {
     let page = page(&old, &new);
     let text = page.split("</style>").nth(1).unwrap();
     assert!(text.find("<strong>Safe</strong>").unwrap() < text.find("<h2>").unwrap());
-    assert!(!page.contains("a<b>") && page.contains("a&lt;b&gt;"));
+    assert!(!page.contains("a<b>") && page.contains("a&#60;b&#62;"));
     for outside in ["http://", "https://", "src=\"/", "@import", "url("] {
         assert!(!page.contains(outside), "{outside}");
     }
@@ -79,7 +80,8 @@ fn people_find_names_where_they_look() {
         .for_each(|one| one.weight = 2.0);
     let new = build(&spec(all), History::Parent(&old));
     let diff = Diff::new(&old, &new);
-    let report = Report { verdict: Verdict::new(&diff, &[]), diff: &diff, excesses: &[], certificate: None };
+    let report =
+        Report { verdict: ReviewVerdict::new(&diff, &[]), diff: &diff, excesses: &[], certificate: None };
     let (text, page) = (report.to_string(), html::page(&report, &old, &new));
     assert!(text.contains("web-2, web-10  weight: 1 → 2"), "{text}");
     let lines = text.split("× fair  gained").nth(1).unwrap().lines().skip(1).take(12);

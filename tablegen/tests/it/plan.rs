@@ -5,7 +5,7 @@ use common::backend::{Backend, State};
 use common::table::ForwardingTable;
 use tablegen::config::{Config, TableSpec};
 use tablegen::generate::History;
-use tablegen::plan::{Joining, PlanError, Step, Wait, plan};
+use tablegen::review::plan::{Joining, PlanError, PlanStep, Wait, plan};
 
 fn named(count: usize) -> Vec<Backend> {
     let ids: Vec<String> = (1..=count).map(|at| format!("web-{at}")).collect();
@@ -17,7 +17,7 @@ fn config(spec: TableSpec) -> Config {
 }
 
 /// Every step is safe and the child of the one before, and the last has the target's backends.
-fn checked(current: &ForwardingTable, target: &TableSpec, steps: &[Step]) {
+fn checked(current: &ForwardingTable, target: &TableSpec, steps: &[PlanStep]) {
     let mut before = current.digest();
     for step in steps {
         assert_eq!(step.table.parent(), Some(before));
@@ -168,6 +168,6 @@ fn two_backends_that_drain_and_stay_cannot_be_announced() {
     );
 }
 
-fn step_changes(steps: &[Step]) -> Vec<&[String]> {
+fn step_changes(steps: &[PlanStep]) -> Vec<&[String]> {
     steps.iter().map(|step| step.changes.as_slice()).collect()
 }

@@ -440,7 +440,7 @@ fn hops_of_another_address_family_are_listed_last_and_count_as_lost() {
     }
     let six = after.backends.iter().position(|one| one.id == "six").unwrap();
     assert_eq!(won, after.rows_owned()[six]);
-    let diff = tablegen::diff::Diff::new(&tables[0], &tables[1]);
+    let diff = tablegen::review::diff::Diff::new(&tables[0], &tables[1]);
     assert_eq!(diff.at_risk(), u64::from(won));
     let config = tablegen::config::Config { tables: vec![spec(mixed)], warnings: Vec::new() };
     let proof = tablegen::verify::Proof::new(&tables[1], &config, Some(&tables[0]));

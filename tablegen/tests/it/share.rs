@@ -4,9 +4,9 @@ use crate::support::{backends, build, ids, spec};
 use common::backend::{Backend, State};
 use common::table::{ForwardingTable, Table};
 use tablegen::config::TableSpec;
-use tablegen::diff::Diff;
-use tablegen::explain::explain;
-use tablegen::generate::{Cache, History, Incremental, generate_cached};
+use tablegen::generate::{History, Incremental};
+use tablegen::review::diff::Diff;
+use tablegen::review::explain::explain;
 
 fn many(count: u16) -> Vec<Backend> {
     let one = |at: u16| {
@@ -105,13 +105,6 @@ fn order_threads_and_increments_do_not_show() {
     let mut live = Incremental::new(std::slice::from_ref(&first), History::Parent(&built));
     live.update(std::slice::from_ref(&next));
     assert_eq!(live.seal().unwrap().encode(), whole);
-    // A cache of the unbounded table is of no use to the bounded one, and does no harm.
-    let free = spec(many(30));
-    let (table, cache): (_, Cache) =
-        generate_cached(std::slice::from_ref(&free), History::None, None).unwrap();
-    let parent = History::Parent(&table.table);
-    let (cached, _) = generate_cached(std::slice::from_ref(&next), parent, Some(&cache)).unwrap();
-    assert_eq!(cached.table.encode(), build(&next, parent).encode());
 }
 
 #[test]

@@ -4,8 +4,10 @@ use crate::support::{self, build, spec};
 use common::backend::{Backend, State};
 use common::table::{ForwardingTable, Table};
 use tablegen::generate::History;
-use tablegen::simulate::{
-    Fleet, Flow, Lives, Outcome, Rule, Synthetic, from_capture, from_csv, picture, play,
+use tablegen::progress::Progress;
+use tablegen::report::load::picture;
+use tablegen::review::simulate::{
+    Connection, Fleet, Lifetimes, Rule, SimulationOutcome, Synthetic, from_capture, from_csv, play,
 };
 
 fn named(count: usize) -> Vec<Backend> {
@@ -14,19 +16,26 @@ fn named(count: usize) -> Vec<Backend> {
 }
 
 /// Connections that all start under the first table and outlive the last.
-fn long_lived() -> Vec<Flow> {
+fn long_lived() -> Vec<Connection> {
     let vip = ("203.0.113.10".parse().unwrap(), 443);
-    let synthetic =
-        Synthetic { count: 60_000, seed: 7, starts: 0.0..1.0, lives: Lives::LogNormal, median: 30.0, vip };
-    synthetic.flows().into_iter().map(|flow| Flow { life: 1e6, ..flow }).collect()
+    let synthetic = Synthetic {
+        count: 60_000,
+        seed: 7,
+        starts: 0.0..1.0,
+        lifetimes: Lifetimes::LogNormal,
+        median: 30.0,
+        vip,
+    };
+    synthetic.connections().into_iter().map(|flow| Connection { life: 1e6, ..flow }).collect()
 }
 
-fn both(tables: &[&ForwardingTable]) -> [Outcome; 2] {
+fn both(tables: &[&ForwardingTable]) -> [SimulationOutcome; 2] {
     let tables: Vec<&Table> = tables.iter().map(|table| &table.tables()[0]).collect();
-    [Rule::Tables, Rule::Glb].map(|rule| play(&tables, &long_lived(), 10.0, rule, Fleet::default()))
+    [Rule::Tables, Rule::Glb]
+        .map(|rule| play(&tables, &long_lived(), 10.0, rule, Fleet::default(), &Progress::default()))
 }
 
-fn share(outcome: &Outcome, change: usize) -> f64 {
+fn share(outcome: &SimulationOutcome, change: usize) -> f64 {
     f64::from(outcome.changes[change].broken) / f64::from(outcome.changes[change].open)
 }
 
@@ -62,13 +71,14 @@ fn a_drain_loses_nothing_by_either_and_needs_the_second_hop_for_its_share() {
 #[test]
 fn made_up_connections_follow_from_their_seed() {
     let vip = ("203.0.113.10".parse().unwrap(), 443);
-    let of =
-        |seed, lives| Synthetic { count: 20_000, seed, starts: 0.0..60.0, lives, median: 30.0, vip }.flows();
-    assert_eq!(of(1, Lives::Heavy), of(1, Lives::Heavy));
-    assert_ne!(of(1, Lives::Heavy), of(2, Lives::Heavy));
-    for lives in [Lives::LogNormal, Lives::Heavy] {
-        let longer = of(3, lives).iter().filter(|flow| flow.life > 30.0).count();
-        assert!((9_500..10_500).contains(&longer), "{lives:?} {longer}");
+    let of = |seed, lifetimes| {
+        Synthetic { count: 20_000, seed, starts: 0.0..60.0, lifetimes, median: 30.0, vip }.connections()
+    };
+    assert_eq!(of(1, Lifetimes::Heavy), of(1, Lifetimes::Heavy));
+    assert_ne!(of(1, Lifetimes::Heavy), of(2, Lifetimes::Heavy));
+    for lifetimes in [Lifetimes::LogNormal, Lifetimes::Heavy] {
+        let longer = of(3, lifetimes).iter().filter(|flow| flow.life > 30.0).count();
+        assert!((9_500..10_500).contains(&longer), "{lifetimes:?} {longer}");
     }
 }
 
@@ -89,19 +99,20 @@ fn the_picture_has_a_line_for_each_backend() {
 }
 
 /// Connections that start and end all the time, most of them shorter than a table serves.
-fn coming_and_going() -> Vec<Flow> {
+fn coming_and_going() -> Vec<Connection> {
     let vip = ("203.0.113.10".parse().unwrap(), 443);
-    let lives = Lives::LogNormal;
-    Synthetic { count: 60_000, seed: 11, starts: 0.0..120.0, lives, median: 10.0, vip }.flows()
+    let lifetimes = Lifetimes::LogNormal;
+    Synthetic { count: 60_000, seed: 11, starts: 0.0..120.0, lifetimes, median: 10.0, vip }.connections()
 }
 
 /// Eight directors, of which the last takes a table 20 s after the first, and a router that moves all connections
 /// every second.
 const SKEWED: Fleet = Fleet { directors: 8, skew: 20.0, reroute: Some(1.0) };
 
-fn skewed(tables: &[&ForwardingTable]) -> [Outcome; 2] {
+fn skewed(tables: &[&ForwardingTable]) -> [SimulationOutcome; 2] {
     let tables: Vec<&Table> = tables.iter().map(|table| &table.tables()[0]).collect();
-    [Rule::Tables, Rule::Glb].map(|rule| play(&tables, &coming_and_going(), 60.0, rule, SKEWED))
+    [Rule::Tables, Rule::Glb]
+        .map(|rule| play(&tables, &coming_and_going(), 60.0, rule, SKEWED, &Progress::default()))
 }
 
 #[test]
@@ -110,7 +121,7 @@ fn directors_with_one_table_are_one_however_connections_move() {
     let new = build(&spec(named(6)), History::Parent(&old));
     let tables = [&old.tables()[0], &new.tables()[0]];
     for rule in [Rule::Tables, Rule::Glb] {
-        let of = |fleet| play(&tables, &coming_and_going(), 60.0, rule, fleet);
+        let of = |fleet| play(&tables, &coming_and_going(), 60.0, rule, fleet, &Progress::default());
         assert_eq!(of(Fleet { skew: 0.0, ..SKEWED }), of(Fleet::default()));
     }
 }
@@ -196,9 +207,10 @@ fn pcapng() -> Vec<u8> {
 #[test]
 fn a_captures_connections_last_from_their_first_packet_to_their_last() {
     for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
-        assert!(tablegen::explain::is_capture(&file), "{name}");
-        let to =
-            |port| move |flow: &tablegen::explain::Flow| flow.key.ports.is_some_and(|ports| ports.1 == port);
+        assert!(tablegen::review::explain::is_capture(&file), "{name}");
+        let to = |port| {
+            move |flow: &tablegen::review::explain::Flow| flow.key.ports.is_some_and(|ports| ports.1 == port)
+        };
         let flows = from_capture(file.as_slice(), to(443)).unwrap();
         let times: Vec<_> =
             flows.iter().map(|flow| (flow.key.ports.unwrap().0, flow.start, flow.life)).collect();

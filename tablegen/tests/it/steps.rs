@@ -180,7 +180,7 @@ fn steps_of_another_plan_and_times_that_are_none_are_refused() {
     let plan = |more: &[&str]| {
         run(&[&["plan", current.as_str(), target, "--fill", "10,50", "--out", out], more].concat())
     };
-    assert!(String::from_utf8(plan(&[]).stderr).unwrap().contains("is of another plan"));
+    assert!(String::from_utf8(plan(&[]).stderr).unwrap().contains("belongs to another plan"));
     fs::remove_file(&left).unwrap();
     assert_eq!(plan(&["--longest-connection", "soon"]).status.code(), Some(2));
     assert_eq!(plan(&["--longest-connection", "1d"]).status.code(), Some(0));

@@ -1,79 +1,31 @@
-//! Pictures of 256 × 256 pixels with a palette, and base64 to put them into a page.
-//!
-//! PNG (RFC 2083) allows its zlib stream (RFC 1950) to consist of stored blocks (RFC 1951, §3.2.4): no compressor is
-//! needed, and 64 KiB of pixels stay 64 KiB.
+//! Pictures of 256 × 256 pixels with a palette, as data URIs for a page.
 
-/// Pixels of a side.
-pub(super) const SIDE: usize = 256;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
-/// A PNG file; each pixel is a position in the palette.
-pub(super) fn indexed(palette: &[[u8; 3]], pixels: &[u8]) -> Vec<u8> {
-    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
-    let side = [0, 0, 1, 0];
-    let header = [&side[..], &side, &[8, 3, 0, 0, 0]].concat();
-    chunk(&mut file, b"IHDR", &header);
-    chunk(&mut file, b"PLTE", palette.as_flattened());
-    let lines: Vec<u8> = pixels.chunks(SIDE).flat_map(|line| [&[0], line].concat()).collect();
-    chunk(&mut file, b"IDAT", &zlib(&lines));
-    chunk(&mut file, b"IEND", &[]);
-    file
+const WIDTH: u32 = 256;
+/// Width and height in pixels.
+pub(super) const SIDE: usize = WIDTH as usize;
+
+/// A PNG picture as a data URI. Each pixel is an index into `palette`; there are [`SIDE`] × [`SIDE`] of them.
+pub(super) fn data_uri(palette: &[[u8; 3]], pixels: &[u8]) -> String {
+    let mut file = Vec::new();
+    write(&mut file, palette, pixels)
+        .expect("invariant: the picture has 65,536 pixels, and a Vec takes every octet");
+    format!("data:image/png;base64,{}", base64(&file))
 }
 
-fn chunk(file: &mut Vec<u8>, kind: &[u8; 4], data: &[u8]) {
-    file.extend(u32::try_from(data.len()).unwrap_or(u32::MAX).to_be_bytes());
-    let start = file.len();
-    file.extend(kind);
-    file.extend(data);
-    let check = crc(file.get(start..).unwrap_or_default());
-    file.extend(check.to_be_bytes());
+fn write(file: &mut Vec<u8>, palette: &[[u8; 3]], pixels: &[u8]) -> Result<(), png::EncodingError> {
+    let mut encoder = png::Encoder::new(file, WIDTH, WIDTH);
+    encoder.set_color(png::ColorType::Indexed);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.set_palette(palette.as_flattened());
+    encoder.write_header()?.write_image_data(pixels)
 }
 
-fn zlib(data: &[u8]) -> Vec<u8> {
-    let mut stream = vec![0x78, 0x01];
-    let mut blocks = data.chunks(0xffff).peekable();
-    while let Some(block) = blocks.next() {
-        let length = u16::try_from(block.len()).unwrap_or(u16::MAX);
-        stream.push(u8::from(blocks.peek().is_none()));
-        stream.extend(length.to_le_bytes());
-        stream.extend((!length).to_le_bytes());
-        stream.extend(block);
-    }
-    stream.extend(adler(data).to_be_bytes());
-    stream
-}
-
-/// CRC-32 as in RFC 2083, §15, bit by bit: pictures are small.
-fn crc(octets: &[u8]) -> u32 {
-    !octets.iter().fold(u32::MAX, |crc, octet| {
-        (0..8).fold(crc ^ u32::from(*octet), |crc, _| (crc >> 1) ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 })
-    })
-}
-
-/// Adler-32 (RFC 1950, §9).
-fn adler(octets: &[u8]) -> u32 {
-    let (low, high) = octets.iter().fold((1u32, 0u32), |(low, high), octet| {
-        let low = (low + u32::from(*octet)) % 65_521;
-        (low, (high + low) % 65_521)
-    });
-    high << 16 | low
-}
-
-/// Base64 (RFC 4648, §4).
+/// Base64 with padding (RFC 4648, §4).
 pub(super) fn base64(octets: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(octets.len().div_ceil(3) * 4);
-    for group in octets.chunks(3) {
-        let word = group
-            .iter()
-            .chain([0; 2].iter())
-            .take(3)
-            .fold(0usize, |word, octet| word << 8 | usize::from(*octet));
-        for place in 0..4 {
-            let letter = LETTERS.get(word >> (18 - 6 * place) & 63).copied().unwrap_or(b'=');
-            text.push(if place <= group.len() { char::from(letter) } else { '=' });
-        }
-    }
-    text
+    STANDARD.encode(octets)
 }
 
 #[cfg(test)]
@@ -81,10 +33,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn published_check_values_hold() {
-        assert_eq!(crc(b"123456789"), 0xcbf4_3926);
-        assert_eq!(adler(b"Wikipedia"), 0x11e6_0398);
-        let texts = ["", "f", "fo", "foo", "foob", "fooba", "foobar"].map(|text| base64(text.as_bytes()));
-        assert_eq!(texts, ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"]);
+    fn a_decoder_reads_the_same_pixels() {
+        let palette = [[1, 2, 3], [4, 5, 6], [7, 8, 9]];
+        let pixels: Vec<u8> = (0..SIDE * SIDE).map(|pixel| u8::try_from(pixel % 3).unwrap()).collect();
+        let uri = data_uri(&palette, &pixels);
+        let file = STANDARD.decode(uri.strip_prefix("data:image/png;base64,").unwrap()).unwrap();
+        let mut reader = png::Decoder::new(std::io::Cursor::new(file)).read_info().unwrap();
+        let mut read = vec![0xa5; reader.output_buffer_size().unwrap()];
+        let info = reader.next_frame(&mut read).unwrap();
+        assert_eq!((info.width, info.height, info.color_type), (256, 256, png::ColorType::Indexed));
+        assert_eq!(read, pixels);
+        assert_eq!(reader.info().palette.as_deref(), Some(palette.as_flattened()));
     }
 }
