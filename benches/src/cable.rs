@@ -8,8 +8,8 @@ use anyhow::Context;
 use common::backend::Backend;
 use common::table::ForwardingTable;
 use dataplane::cli::Cli;
-use dataplane::sys::interface::Interface;
-use dataplane::sys::thread::{allowed_cpus, pin};
+use dataplane::host::sys::interface::Interface;
+use dataplane::host::sys::thread::{allowed_cpus, pin};
 
 use crate::table::https;
 

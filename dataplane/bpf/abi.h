@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-// What the director's program and the loader agree on; `dataplane/src/xdp/abi.rs` is its mirror, and both sides
+// What the director's program and the loader agree on; `dataplane/src/drivers/xdp/abi.rs` is its mirror, and both sides
 // assert the sizes, all multiples of eight, as the kernel rounds what arrays hold. All numbers are in the order of this machine unless they are __be16 or __be32.
 #pragma once
 #include "bpf.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-// What the redirector's program and its loader agree on; `dataplane/src/xdp/redirect_abi.rs` is its mirror.
+// What the redirector's program and its loader agree on; `dataplane/src/redirect/program_abi.rs` is its mirror.
 #pragma once
 #include "bpf.h"
 

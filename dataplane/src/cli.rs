@@ -1,20 +1,10 @@
-//! What was typed. Each command keeps its arguments in its own module; here is only the list of them, and which exit
-//! code an error means.
+//! What was typed. Each command keeps its arguments in its own module; here is only the list of them.
 
 use clap::{Parser, Subcommand};
-use common::table::TableError;
 
 #[cfg(feature = "demo")]
-use crate::demo;
-use crate::{
-    config::{ConfigError, NotGlb},
-    director, redirect, replay,
-};
-
-/// Refused, or over a limit that was set.
-pub const REFUSED: u8 = 1;
-/// Wrong usage (clap exits with the same), or the system said no.
-pub const FAILED: u8 = 2;
+use crate::testkit::demo;
+use crate::{director, redirect, replay};
 
 /// Forwards packets by a forwarding table
 #[derive(Debug, Parser)]
@@ -38,7 +28,7 @@ impl Cli {
     /// Does what was asked.
     ///
     /// # Errors
-    /// See [`exit_code`].
+    /// See [`exit_code`](crate::control::exit::exit_code).
     pub fn run(self) -> anyhow::Result<()> {
         match self.command {
             #[cfg(feature = "demo")]
@@ -49,14 +39,4 @@ impl Cli {
             Command::Status(args) => args.run(),
         }
     }
-}
-
-/// 1 if what was given was read and refused, 2 for all else.
-#[must_use]
-pub fn exit_code(error: &anyhow::Error) -> u8 {
-    let refused = error.chain().any(|e| {
-        let refused = e.downcast_ref::<ConfigError>().is_some_and(|e| !e.is_unreadable());
-        refused || e.is::<TableError>() || e.is::<NotGlb>()
-    });
-    if refused { REFUSED } else { FAILED }
 }

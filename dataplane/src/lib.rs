@@ -1,23 +1,24 @@
 //! The data plane: the director, which encapsulates packets by a forwarding table, and the redirector on the backend
-//! host, which unwraps them. `main.rs` is a shell around it.
+//! host, which decapsulates them. `main.rs` parses the command line and calls this library.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`wire`] | headers: layout, parse, emit; the Internet checksum |
+//! | [`pipeline`] | a frame in, a verdict out; pure |
+//! | [`drivers`] | the ways to move frames: ring, pnet, captures, XDP |
+//! | [`host`] | what the kernel is asked for: interfaces, routes, files, system calls |
+//! | [`control`] | configuration, control socket, instance lock, exit codes |
+//! | [`director`], [`redirect`], [`replay`] | the programs |
+//! | `testkit` | the lab of network namespaces and the demo, behind the feature `demo` |
 
 pub mod cli;
-pub mod config;
-pub mod console;
 pub mod control;
-#[cfg(feature = "demo")]
-pub mod demo;
 pub mod director;
-mod files;
-mod instance;
-pub mod io;
-#[cfg(feature = "demo")]
-pub mod lab;
+pub mod drivers;
+pub mod host;
 pub mod pipeline;
 pub mod redirect;
 pub mod replay;
-pub mod route;
-mod runtime;
-pub mod sys;
+#[cfg(feature = "demo")]
+pub mod testkit;
 pub mod wire;
-pub mod xdp;

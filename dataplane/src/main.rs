@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use dataplane::cli::{Cli, exit_code};
-use dataplane::console;
+use dataplane::cli::Cli;
+use dataplane::control::console;
+use dataplane::control::exit::exit_code;
 
 fn main() -> ExitCode {
     match Cli::parse().run() {

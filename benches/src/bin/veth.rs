@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use benches::cable::{Worker, median, per_second, pin_last, run, syn, table};
 use benches::usage::hidden_arguments;
-use dataplane::io::af_packet::AfPacket;
-use dataplane::io::pnet::Pnet;
-use dataplane::io::{Link, Outgoing};
-use dataplane::lab::{folder::Folder, netns::Namespace};
-use dataplane::sys::batch::{BATCH, Batch};
-use dataplane::sys::interface::Interface;
-use dataplane::sys::packet::PacketSocket;
-use dataplane::sys::thread::{allowed_cpus, pin};
+use dataplane::drivers::af_packet::AfPacket;
+use dataplane::drivers::pnet::Pnet;
+use dataplane::drivers::{Link, Outgoing};
+use dataplane::host::sys::batch::{BATCH, Batch};
+use dataplane::host::sys::interface::Interface;
+use dataplane::host::sys::packet::PacketSocket;
+use dataplane::host::sys::thread::{allowed_cpus, pin};
+use dataplane::testkit::lab::{folder::Folder, netns::Namespace};
 
 /// Nobody's address: what goes there is dropped early.
 const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 0x99];

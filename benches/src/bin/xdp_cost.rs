@@ -21,13 +21,14 @@ use common::backend::Backend;
 use common::bind::{Bind, Prefix};
 use common::hash::{SipKey, mix};
 use common::table::{ForwardingTable, Table};
+use dataplane::drivers::xdp::Director;
+use dataplane::host::sys::thread::{cpu_time, unshare_network};
 use dataplane::pipeline::{Echo, Pipeline, Route, Underlay};
 use dataplane::redirect::clients::Own;
 use dataplane::redirect::config::RedirectConfig;
-use dataplane::sys::thread::{cpu_time, unshare_network};
+use dataplane::redirect::{Neighbour, Redirect};
 use dataplane::wire::checksum::Sum;
 use dataplane::wire::ethernet::Mac;
-use dataplane::xdp::{Director, Neighbour, Redirect};
 
 static MEASURE: &[u8] = aya::include_bytes_aligned!("../../../dataplane/bpf/measure.bpf.o");
 

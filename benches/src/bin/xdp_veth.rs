@@ -26,11 +26,11 @@ use aya::programs::{TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfLoader, TestRun};
 use benches::cable::{Worker, median, per_second, run, syn, table};
 use benches::usage::hidden_arguments;
-use dataplane::lab::{folder::Folder, netns::Namespace};
-use dataplane::sys::batch::Batch;
-use dataplane::sys::interface::{Interface, Offload};
-use dataplane::sys::packet::PacketSocket;
-use dataplane::sys::thread::{allowed_cpus, cpu_time, pin};
+use dataplane::host::sys::batch::Batch;
+use dataplane::host::sys::interface::{Interface, Offload};
+use dataplane::host::sys::packet::PacketSocket;
+use dataplane::host::sys::thread::{allowed_cpus, cpu_time, pin};
+use dataplane::testkit::lab::{folder::Folder, netns::Namespace};
 
 static CABLE: &[u8] = aya::include_bytes_aligned!("../../../dataplane/bpf/cable.bpf.o");
 

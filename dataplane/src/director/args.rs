@@ -4,9 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use super::{Director, Options};
-use crate::config::{Mode, control_of};
-use crate::console;
-use crate::control::{self, Format};
+use crate::control::config::{Mode, control_of};
+use crate::control::console;
+use crate::control::socket::{self, Format};
 
 /// Encapsulates clients' packets for the backends of a forwarding table
 #[derive(Debug, clap::Args)]
@@ -69,7 +69,7 @@ impl StatusArgs {
             (None, None) => anyhow::bail!("neither --config nor --control"),
         };
         let format = if self.json { Format::Json } else { Format::Text };
-        let answer = control::ask(&path, format).map_err(|error| {
+        let answer = socket::ask(&path, format).map_err(|error| {
             let why = match error.kind() {
                 io::ErrorKind::PermissionDenied => "only root and the user that runs it may ask",
                 _ => "nobody answers, is it running?",

@@ -9,12 +9,12 @@ use std::time::Duration;
 use crossbeam::channel::Sender;
 
 use super::table_file::{Poke, Poker};
-use crate::config::{Config, ConfigError};
-use crate::files::{LoadError, LoadedTable};
-use crate::route::{Changes, Monitor};
-use crate::sys::inotify::Watch;
-use crate::sys::poll::readable;
-use crate::sys::signal::{Signal, Signals};
+use crate::control::config::{Config, ConfigError};
+use crate::control::table::{LoadError, LoadedTable};
+use crate::host::route::{Changes, Monitor};
+use crate::host::sys::inotify::Watch;
+use crate::host::sys::poll::readable;
+use crate::host::sys::signal::{Signal, Signals};
 
 /// Something happened.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use serde::Serialize;
 use super::plan::Plan;
 use super::say;
 use super::tally::{Tally, Totals};
-use crate::config::{Config, Mode};
+use crate::control::config::{Config, Mode};
+use crate::drivers::xdp::{Attached, Counts, Director, Left, Placed, XdpError};
+use crate::host::sys::interface::{Interface, driver};
 use crate::pipeline::Counters;
-use crate::sys::interface::{Interface, driver};
-use crate::xdp::{Attached, Counts, Director, Left, Placed, XdpError};
 
 /// The program on the interface, or none.
 #[derive(Debug, Default)]

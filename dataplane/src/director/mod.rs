@@ -47,20 +47,20 @@ use self::supervise::Supervisor;
 use self::table_file::{TableFile, arm};
 use self::tally::{Board, Identity};
 use self::worker::Shared;
-use crate::config::{ASSUMED, Config, ConfigError, Mode, Offloads};
-use crate::console::{self, show};
-use crate::control::{Control, Format};
-use crate::files::{self, LoadedTable};
-use crate::instance::InstanceLock;
-use crate::io::af_packet::AfPacket;
-use crate::io::pnet::Pnet;
-use crate::route::{Monitor, Resolver};
-use crate::sys::capability::{Capability, missing};
-use crate::sys::inotify::{Armer, Watch};
-use crate::sys::interface::Interface;
-use crate::sys::packet::{Fanout, SelfSender};
-use crate::sys::signal::Signals;
-use crate::sys::thread;
+use crate::control::config::{ASSUMED, Config, ConfigError, Mode, Offloads};
+use crate::control::console::{self, show};
+use crate::control::instance::InstanceLock;
+use crate::control::socket::{Control, Format};
+use crate::control::table::{self, LoadedTable};
+use crate::drivers::af_packet::AfPacket;
+use crate::drivers::pnet::Pnet;
+use crate::host::route::{Monitor, Resolver};
+use crate::host::sys::capability::{Capability, missing};
+use crate::host::sys::inotify::{Armer, Watch};
+use crate::host::sys::interface::Interface;
+use crate::host::sys::packet::{Fanout, SelfSender};
+use crate::host::sys::signal::Signals;
+use crate::host::sys::thread;
 
 mod args;
 mod events;
@@ -122,7 +122,7 @@ impl Director {
     /// If the configuration or the table is refused.
     pub fn check(config: &Path) -> anyhow::Result<()> {
         let config = Config::load(config)?;
-        let table = usable(files::table(&config.table)?, &config)?;
+        let table = usable(table::load(&config.table)?, &config)?;
         if let Some(warning) = expected_mtu(&config).and_then(|mtu| narrow::warning(&table, mtu)) {
             say(format_args!("{warning}"));
         }

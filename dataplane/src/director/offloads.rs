@@ -12,8 +12,8 @@ use std::sync::Arc;
 use anyhow::Context;
 
 use super::say;
-use crate::instance::InstanceLock;
-use crate::sys::interface::{Interface, Offload, namespace_cookie};
+use crate::control::instance::InstanceLock;
+use crate::host::sys::interface::{Interface, Offload, namespace_cookie};
 
 /// Offloads that were on and are off now; dropped, they are on again.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use common::bind::BindTie;
 use common::table::ForwardingTable;
 
-use crate::config::{DEFAULT_MTU, LEAST_MTU, UnderlayConfig};
+use crate::control::config::{DEFAULT_MTU, LEAST_MTU, UnderlayConfig};
+use crate::host::route::{Egress, NextHop, Resolver, Unresolved};
 use crate::pipeline::{Encapsulated, Pipeline, Route, Underlay};
-use crate::route::{Egress, NextHop, Resolver, Unresolved};
 use crate::wire::ethernet::Mac;
 
 /// A table together with the network as it is now.

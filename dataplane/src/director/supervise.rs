@@ -15,11 +15,11 @@ use super::table_file::{Poke, Poker};
 use super::tally::{History, Identity, Report, counted};
 use super::worker::Shared;
 use super::{Options, say, settings, show};
-use crate::config::{ASSUMED, Config, ConfigError};
-use crate::control::Format;
-use crate::files::{LoadError, LoadedTable};
-use crate::route::Resolver;
-use crate::sys::signal::Signal;
+use crate::control::config::{ASSUMED, Config, ConfigError};
+use crate::control::socket::Format;
+use crate::control::table::{LoadError, LoadedTable};
+use crate::host::route::Resolver;
+use crate::host::sys::signal::Signal;
 
 /// What the control loop knows.
 #[derive(Debug)]
@@ -265,7 +265,7 @@ fn refresh(state: &mut State) {
 }
 
 /// Tells which backends lost or found their next hop.
-fn tell_unresolved(plan: &Plan, before: &[(std::net::IpAddr, crate::route::Unresolved)]) {
+fn tell_unresolved(plan: &Plan, before: &[(std::net::IpAddr, crate::host::route::Unresolved)]) {
     for (address, why) in plan.unresolved.iter().filter(|one| !before.contains(one)) {
         say(format_args!("backend {address} gets no packets: {why}"));
     }

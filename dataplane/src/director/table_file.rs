@@ -26,9 +26,10 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use super::events::Event;
 use super::{folder, say};
-use crate::config::{Config, ConfigError};
-use crate::files::{LoadError, LoadedTable, Stamp, stamped_table};
-use crate::sys::inotify::Armer;
+use crate::control::config::{Config, ConfigError};
+use crate::control::table::{LoadError, LoadedTable, load_stamped};
+use crate::host::files::Stamp;
+use crate::host::sys::inotify::Armer;
 
 /// Why the file is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +160,7 @@ impl Seen {
 impl TableFile {
     /// Reads it for the first time.
     pub(crate) fn open(path: &Path) -> Result<(Self, LoadedTable), LoadError> {
-        let (stamp, table) = stamped_table(path);
+        let (stamp, table) = load_stamped(path);
         let seen = stamp.map_or(Seen::Missing, Seen::File);
         Ok((Self { path: path.to_owned(), seen, reported: None, again: None, pause: PAUSES.0 }, table?))
     }
@@ -179,7 +180,7 @@ impl TableFile {
             self.seen = found;
             return None;
         }
-        let (stamp, outcome) = stamped_table(&self.path);
+        let (stamp, outcome) = load_stamped(&self.path);
         self.seen = stamp.map_or(found, Seen::File);
         self.judge(why, outcome, now)
     }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::fast::FastReport;
 use super::plan::Plan;
-use crate::io::Moved;
+use crate::drivers::Moved;
 use crate::pipeline::{Answer, Counters, DropReason, PassReason};
 
 /// What happens around the pipeline.

@@ -12,9 +12,9 @@ use super::fast::FastPath;
 use super::limiter::Limiter;
 use super::plan::Plan;
 use super::tally::{Board, Tally};
-use crate::io::{Link, Merged, Outgoing, Received};
+use crate::drivers::{Link, Merged, Outgoing, Received};
+use crate::host::sys::packet::SelfSender;
 use crate::pipeline::{Answer, Verdict};
-use crate::sys::packet::SelfSender;
 
 /// What all workers share.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use common::bind::Prefix;
 use serde::Deserialize;
 
-use crate::config::raw::{Field, Slot, Slots};
-use crate::config::{ConfigError, INTERFACE, choice, folder_of, interface};
-use crate::files;
+use crate::control::config::raw::{Field, Slot, Slots};
+use crate::control::config::{ConfigError, INTERFACE, choice, folder_of, interface};
+use crate::host::files;
 use crate::wire::gue;
 
 /// A configuration that makes sense.

@@ -15,12 +15,13 @@ use super::clients::Own;
 use super::config::Mode;
 use super::counters::Report;
 use super::decide::Keep;
+use super::program::{Neighbour, Redirect, RedirectCounts, outer_addresses};
 use super::run::{Shared, say};
-use crate::instance::InstanceLock;
-use crate::route::{Egress, NextHop, Pinned, Resolver};
-use crate::sys::interface::{Interface, driver};
-use crate::sys::thread::monotonic;
-use crate::xdp::{Attached, Neighbour, Placed, Redirect, RedirectCounts, XdpError, outer_addresses};
+use crate::control::instance::InstanceLock;
+use crate::drivers::xdp::{Attached, Placed, XdpError};
+use crate::host::route::{Egress, NextHop, Pinned, Resolver};
+use crate::host::sys::interface::{Interface, driver};
+use crate::host::sys::thread::monotonic;
 
 /// How often next hops are looked at again.
 const REFRESH: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-use crate::sys::datagram;
+use crate::host::sys::datagram;
 
 /// The losses of all sockets since they were opened.
 #[derive(Debug)]

@@ -38,10 +38,13 @@ mod fast;
 mod identification;
 pub mod inner;
 mod losses;
+mod program;
+mod program_abi;
 mod recent;
 mod routes;
 pub mod run;
 mod sockets;
 mod worker;
 
+pub use program::{Neighbour, Redirect, RedirectCounts};
 pub(crate) use recent::SLOTS as SYN_SLOTS;

@@ -26,7 +26,7 @@ use common::flow::{FlowKey, HashFields};
 use common::hash::SipKey;
 
 use super::inner::{Flow, Segment};
-use crate::sys::bpf::Words;
+use crate::host::sys::bpf::Words;
 
 /// 2 MiB. At 100,000 SYNs a second a SYN is forgotten after about two seconds.
 pub(crate) const SLOTS: usize = 1 << 18;

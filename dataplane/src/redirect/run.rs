@@ -20,12 +20,12 @@ use super::fast::FastPath;
 use super::losses::Losses;
 use super::recent::RecentSyns;
 use super::worker::Worker;
-use crate::console::{self, show};
-use crate::control::{Control, Format};
-use crate::route::LocalTable;
-use crate::sys::signal::{Signal, Signals};
-use crate::sys::thread::monotonic;
-use crate::sys::{datagram, poll};
+use crate::control::console::{self, show};
+use crate::control::socket::{Control, Format};
+use crate::host::route::LocalTable;
+use crate::host::sys::signal::{Signal, Signals};
+use crate::host::sys::thread::monotonic;
+use crate::host::sys::{datagram, poll};
 
 /// How soon a worker without packets notices that it should stop.
 const PATIENCE: Duration = Duration::from_millis(100);

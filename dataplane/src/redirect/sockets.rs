@@ -23,7 +23,7 @@ use common::bind::Protocol;
 
 use super::decide::Known;
 use super::inner::Flow;
-use crate::sys::datagram::{BATCH, Buffers, netlink};
+use crate::host::sys::datagram::{BATCH, Buffers, netlink};
 
 /// How long a positive answer is believed.
 const LIFETIME_MS: u64 = 250;

@@ -19,7 +19,7 @@ use super::inner::{Flow, Inner, Kind, Unfit};
 use super::routes::{Route, Routes};
 use super::run::Shared;
 use super::sockets::{Memory, SocketTable};
-use crate::sys::datagram::{self, BATCH, Buffers};
+use crate::host::sys::datagram::{self, BATCH, Buffers};
 use crate::wire::gue::{Gue, GueError};
 use crate::wire::unfinished;
 

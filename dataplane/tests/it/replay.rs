@@ -8,7 +8,7 @@ use std::{
 };
 
 use common::{flow::HashFields, table::ForwardingTable};
-use dataplane::io::pcap::{Reader, Writer};
+use dataplane::drivers::pcap::{Reader, Writer};
 
 use crate::support::{
     frames::{V4, tcp},

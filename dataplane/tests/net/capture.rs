@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use dataplane::lab::{folder::Folder, netns::Namespace};
+use dataplane::testkit::lab::{folder::Folder, netns::Namespace};
 
 const TOOLS: [&str; 4] = ["curl", "python3", "dumpcap", "tshark"];
 const LARGE: usize = 8 << 20;

@@ -10,13 +10,13 @@ use std::thread;
 use std::time::Duration;
 
 use common::bind::{Bind, PortRange, Prefix, Protocol};
-use dataplane::lab::modes::Modes;
-use dataplane::lab::netns::Namespace;
-use dataplane::lab::topology::{Network, VIP, VIP6, backend, backend_v6, director};
-use dataplane::lab::world::World;
-use dataplane::sys::datagram::{bind_to_loopback, raw_ip, send};
-use dataplane::sys::interface::Interface;
-use dataplane::sys::packet::PacketSocket;
+use dataplane::host::sys::datagram::{bind_to_loopback, raw_ip, send};
+use dataplane::host::sys::interface::Interface;
+use dataplane::host::sys::packet::PacketSocket;
+use dataplane::testkit::lab::modes::Modes;
+use dataplane::testkit::lab::netns::Namespace;
+use dataplane::testkit::lab::topology::{Network, VIP, VIP6, backend, backend_v6, director};
+use dataplane::testkit::lab::world::World;
 use etherparse::PacketBuilder;
 
 use crate::redirect::{Bench, bench, gue};

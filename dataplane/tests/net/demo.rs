@@ -5,10 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::hash::SipKey;
+use dataplane::redirect::Redirect;
+use dataplane::host::sys::process::terminate;
 use dataplane::redirect::clients::Own;
 use dataplane::redirect::config::RedirectConfig;
-use dataplane::sys::process::terminate;
-use dataplane::xdp::Redirect;
 
 fn demo(temporary: &Path) -> Child {
     Command::new(env!("CARGO_BIN_EXE_dataplane"))

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use common::backend::State;
 use common::hash::mix;
-use dataplane::lab::netns::Namespace;
-use dataplane::lab::topology::{PORT, VIP};
-use dataplane::sys::datagram::{raw_ip, send};
+use dataplane::host::sys::datagram::{raw_ip, send};
+use dataplane::testkit::lab::netns::Namespace;
+use dataplane::testkit::lab::topology::{PORT, VIP};
 use etherparse::PacketBuilder;
 
 use crate::second_chance::{End, prove, setup};

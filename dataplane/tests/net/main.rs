@@ -17,7 +17,7 @@ mod speed;
 
 /// May this process make namespaces? Says so if not.
 fn privileged() -> bool {
-    match dataplane::lab::netns::Namespace::new("probe") {
+    match dataplane::testkit::lab::netns::Namespace::new("probe") {
         Ok(_) => true,
         Err(error) if std::env::var_os("CI").is_some_and(|ci| ci == "true") => {
             panic!("CI must run this test: {error:#}")

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use dataplane::lab::world::{Setup, World};
+use dataplane::testkit::lab::world::{Setup, World};
 
 use crate::second_chance::{End, drain, prove, setup};
 

@@ -6,14 +6,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use dataplane::lab::folder::Folder;
-use dataplane::lab::netns::Namespace;
-use dataplane::lab::program::Program;
-use dataplane::lab::topology::{Network, Size, VIP, VIP6, backend, backend_v6, director, director_v6};
+use dataplane::host::sys::datagram::{Buffers, raw_ip, send, udp_server, udp_servers};
+use dataplane::host::sys::interface::Interface;
 use dataplane::redirect::config::RedirectConfig;
 use dataplane::redirect::run::Redirector;
-use dataplane::sys::datagram::{Buffers, raw_ip, send, udp_server, udp_servers};
-use dataplane::sys::interface::Interface;
+use dataplane::testkit::lab::folder::Folder;
+use dataplane::testkit::lab::netns::Namespace;
+use dataplane::testkit::lab::program::Program;
+use dataplane::testkit::lab::topology::{
+    Network, Size, VIP, VIP6, backend, backend_v6, director, director_v6,
+};
 use etherparse::{Ipv4Header, PacketBuilder, PacketBuilderStep};
 
 use crate::second_host::{soon, too_big};

@@ -9,14 +9,14 @@ use std::path::PathBuf;
 
 use common::backend::{Health, State};
 use common::flow::HashFields;
-use dataplane::control::{Format, ask};
-use dataplane::lab::client::Tally;
-use dataplane::lab::modes::Modes;
-use dataplane::lab::netns::Namespace;
-use dataplane::lab::server::Server;
-use dataplane::lab::service::{Service, name};
-use dataplane::lab::topology::Size;
-use dataplane::lab::world::{Setup, World};
+use dataplane::control::socket::{Format, ask};
+use dataplane::testkit::lab::client::Tally;
+use dataplane::testkit::lab::modes::Modes;
+use dataplane::testkit::lab::netns::Namespace;
+use dataplane::testkit::lab::server::Server;
+use dataplane::testkit::lab::service::{Service, name};
+use dataplane::testkit::lab::topology::Size;
+use dataplane::testkit::lab::world::{Setup, World};
 
 /// Long connections of a scenario.
 const CROWD: usize = 500;

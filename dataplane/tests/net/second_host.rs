@@ -5,10 +5,10 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use dataplane::lab::topology::{VIP, VIP6, backend, backend_v6};
+use dataplane::host::sys::interface::Interface;
+use dataplane::host::sys::packet::PacketSocket;
 use dataplane::redirect::run::Redirector;
-use dataplane::sys::interface::Interface;
-use dataplane::sys::packet::PacketSocket;
+use dataplane::testkit::lab::topology::{VIP, VIP6, backend, backend_v6};
 use etherparse::{
     Icmpv4Type, Icmpv6Type, NetHeaders, PacketBuilder, PacketHeaders, TcpHeader, TcpOptionElement,
     TransportHeader, icmpv4,

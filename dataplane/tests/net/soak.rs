@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use common::backend::{Health, State};
 use common::hash::mix;
-use dataplane::lab::service::name;
-use dataplane::lab::world::{Setup, World};
+use dataplane::testkit::lab::service::name;
+use dataplane::testkit::lab::world::{Setup, World};
 
 use crate::second_chance::setup;
 

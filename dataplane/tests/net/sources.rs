@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use dataplane::lab::netns::Namespace;
-use dataplane::lab::topology::{VIP, VIP6, backend, director};
-use dataplane::sys::datagram::{bind_to_loopback, raw_ip, send};
-use dataplane::sys::packet::PacketSocket;
+use dataplane::host::sys::datagram::{bind_to_loopback, raw_ip, send};
+use dataplane::host::sys::packet::PacketSocket;
+use dataplane::testkit::lab::netns::Namespace;
+use dataplane::testkit::lab::topology::{VIP, VIP6, backend, director};
 use etherparse::{IpFragOffset, Ipv4Header, PacketBuilder, PacketBuilderStep};
 
 use crate::redirect::{Bench, bench, gue};

@@ -9,12 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::backend::State;
-use dataplane::lab::netns::Namespace;
-use dataplane::lab::service::name;
-use dataplane::lab::topology::{VIP, backend};
-use dataplane::lab::world::World;
+use dataplane::host::sys::datagram::{BATCH, Buffers, send, udp_server};
 use dataplane::redirect::run::Redirector;
-use dataplane::sys::datagram::{BATCH, Buffers, send, udp_server};
+use dataplane::testkit::lab::netns::Namespace;
+use dataplane::testkit::lab::service::name;
+use dataplane::testkit::lab::topology::{VIP, backend};
+use dataplane::testkit::lab::world::World;
 use etherparse::PacketBuilder;
 
 use crate::redirect::{Bench, bench, config, gue};

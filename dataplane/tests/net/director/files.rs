@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::table::ForwardingTable;
-use dataplane::sys::interface::Interface;
+use dataplane::host::sys::interface::Interface;
 
 use crate::host::{Host, Running, table};
 use crate::namespace::isolated;

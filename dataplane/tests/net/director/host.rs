@@ -19,11 +19,11 @@ use common::bind::{Bind, PortRange, Prefix, Protocol};
 use common::flow::{FlowKey, HashFields};
 use common::hash::SipKey;
 use common::table::{ForwardingTable, Lists, Ranking, Seed, Table};
-use dataplane::control::{Format, ask};
-use dataplane::sys::batch::{BATCH, Batch};
-use dataplane::sys::interface::Interface;
-use dataplane::sys::packet::PacketSocket;
-use dataplane::sys::ring::{Ring, Shape};
+use dataplane::control::socket::{Format, ask};
+use dataplane::host::sys::batch::{BATCH, Batch};
+use dataplane::host::sys::interface::Interface;
+use dataplane::host::sys::packet::PacketSocket;
+use dataplane::host::sys::ring::{Ring, Shape};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use dataplane::sys::interface::Interface;
-use dataplane::sys::thread::{enter_network, unshare_network};
+use dataplane::host::sys::interface::Interface;
+use dataplane::host::sys::thread::{enter_network, unshare_network};
 
 /// Runs `test` in a thread with an empty network namespace of its own. Says SKIPPED where that is forbidden, but
 /// fails there where `CI=true`.

@@ -3,10 +3,10 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use dataplane::sys::batch::{Batch, Sent};
-use dataplane::sys::interface::{Interface, Offload};
-use dataplane::sys::packet::{Fanout, PacketSocket};
-use dataplane::sys::ring::{Ring, Shape};
+use dataplane::host::sys::batch::{Batch, Sent};
+use dataplane::host::sys::interface::{Interface, Offload};
+use dataplane::host::sys::packet::{Fanout, PacketSocket};
+use dataplane::host::sys::ring::{Ring, Shape};
 
 use crate::namespace::{Peer, cable, cable_to, ip, isolated};
 
@@ -48,7 +48,7 @@ fn send(frames: &[Vec<u8>], ifindex: u32) -> Sent {
     let socket = PacketSocket::open().unwrap();
     let mut batch = Batch::new(2048);
     let mut total = Sent::default();
-    for frames in frames.chunks(dataplane::sys::batch::BATCH) {
+    for frames in frames.chunks(dataplane::host::sys::batch::BATCH) {
         for frame in frames {
             batch.slot()[..frame.len()].copy_from_slice(frame);
             batch.push(frame.len(), ifindex);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use common::bind::Prefix;
 use dataplane::director::leave_to_director;
-use dataplane::route::{Egress, Monitor, NextHop, Pinned, Resolver, Unresolved};
-use dataplane::sys::interface::Interface;
-use dataplane::sys::poll::readable;
+use dataplane::host::route::{Egress, Monitor, NextHop, Pinned, Resolver, Unresolved};
+use dataplane::host::sys::interface::Interface;
+use dataplane::host::sys::poll::readable;
 
 use crate::namespace::{Peer, cable_to, ip, isolated};
 

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::time::Duration;
 
-use dataplane::sys::interface::Offload;
+use dataplane::host::sys::interface::Offload;
 
 use crate::host::{Host, Load, Running, Seen, by_backend, collect, expected, packet, syn, table};
 use crate::namespace::{ip, isolated};
@@ -78,7 +78,7 @@ fn the_plain_driver_forwards_by_the_table() {
         let table = table(None, &["10.9.0.11", "10.9.0.12"], 0);
         host.install(&table.encode());
         let mut ring = host.client.visit(|| {
-            use dataplane::sys::{
+            use dataplane::host::sys::{
                 interface::Interface,
                 ring::{Ring, Shape},
             };
@@ -292,7 +292,9 @@ fn frames_that_the_ring_lost_are_in_the_total_of_drops() {
         assert_eq!(status["dropped"]["too_big"], 3, "told apart");
         let others = count(&status, "/driver/congested") + count(&status, "/driver/refused");
         assert_eq!(count(&status, "/dropped_total"), 3 + lost + others, "{status:#}");
-        let text = dataplane::control::ask(&host.path("control"), dataplane::control::Format::Text).unwrap();
+        let text =
+            dataplane::control::socket::ask(&host.path("control"), dataplane::control::socket::Format::Text)
+                .unwrap();
         let line = format!("  dropped too_big 3, by driver {}, total {}\n", lost + others, 3 + lost + others);
         assert!(text.contains(&line) && text.contains(&format!(" lost {lost},")), "{line}: {text}");
         director.stop();
@@ -415,7 +417,7 @@ fn offloads_that_a_killed_director_left_off_come_back_with_the_next_one() {
         assert!(!is_on());
         // Nor does one of an interface that is gone, where its number was given to another.
         let (namespace, _) = note.rsplit_once('-').unwrap();
-        let back = dataplane::sys::interface::Interface::named("back").unwrap().index;
+        let back = dataplane::host::sys::interface::Interface::named("back").unwrap().index;
         fs::write(host.path(&format!("{namespace}-{back}")), text).unwrap();
         for command in
             ["link del front", "link set back down", "link set back name front", "link set front up"]
@@ -619,7 +621,7 @@ fn the_host_itself_says_nothing_to_clients() {
         let director = host.run("workers: 1", &[]);
         resolved(&director);
         let mut answers = host.client.visit(|| {
-            use dataplane::sys::{
+            use dataplane::host::sys::{
                 interface::Interface,
                 ring::{Ring, Shape},
             };

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use dataplane::lab::peer::Passing;
-use dataplane::sys::interface::Interface;
-use dataplane::sys::packet::PacketSocket;
-use dataplane::sys::ring::{Ring, Shape};
-use dataplane::xdp::{Attached, Director};
+use dataplane::drivers::xdp::{Attached, Director};
+use dataplane::host::sys::interface::Interface;
+use dataplane::host::sys::packet::PacketSocket;
+use dataplane::host::sys::ring::{Ring, Shape};
+use dataplane::testkit::lab::peer::Passing;
 
 use crate::judge::{INGRESS, PASS, Run, SHORTEST, TX, compare, less, load, run};
 use crate::namespace::{Peer, cable_to, ip, isolated};

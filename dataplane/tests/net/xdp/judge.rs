@@ -2,8 +2,8 @@
 
 use aya::TestRun;
 use aya::programs::TestRunOptions;
+use dataplane::drivers::xdp::{Counts, Director, Left, XdpError};
 use dataplane::pipeline::{Pipeline, Verdict};
-use dataplane::xdp::{Counts, Director, Left, XdpError};
 
 pub(crate) const PASS: u32 = 2;
 pub(crate) const TX: u32 = 3;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use dataplane::lab::modes::Modes;
-use dataplane::lab::service::Service;
-use dataplane::lab::topology::{Size, service};
-use dataplane::lab::world::{Setup, World};
+use dataplane::testkit::lab::modes::Modes;
+use dataplane::testkit::lab::service::Service;
+use dataplane::testkit::lab::topology::{Size, service};
+use dataplane::testkit::lab::world::{Setup, World};
 
 use crate::judge::{INGRESS, load};
 use crate::support::vectors::PIPELINE;

@@ -9,12 +9,12 @@ use aya::TestRun;
 use aya::programs::TestRunOptions;
 use common::bind::Prefix;
 use common::hash::SipKey;
+use dataplane::host::sys::batch::Batch;
+use dataplane::host::sys::packet::PacketSocket;
+use dataplane::host::sys::ring::{Ring, Shape};
 use dataplane::redirect::clients::Own;
 use dataplane::redirect::config::RedirectConfig;
-use dataplane::sys::batch::Batch;
-use dataplane::sys::packet::PacketSocket;
-use dataplane::sys::ring::{Ring, Shape};
-use dataplane::xdp::{Neighbour, Redirect, RedirectCounts};
+use dataplane::redirect::{Neighbour, Redirect, RedirectCounts};
 
 use crate::judge::{INGRESS, PASS, REDIRECT, TX, load};
 use crate::namespace::{Peer, ip, isolated};

@@ -13,8 +13,8 @@ use common::hash::SipKey;
 use dataplane::redirect::config::{RedirectConfig, Udp};
 use dataplane::redirect::decide::{Decision, Facts, Keep, Known, asks, decide};
 use dataplane::redirect::inner::{Flow, Inner, Kind};
+use dataplane::redirect::{Neighbour, Redirect, RedirectCounts};
 use dataplane::wire::gue::{Gue, Hops};
-use dataplane::xdp::{Neighbour, Redirect, RedirectCounts};
 
 use crate::fuzz::{Random, number};
 use crate::judge::{INGRESS, PASS, REDIRECT, SHORTEST, TX, load};

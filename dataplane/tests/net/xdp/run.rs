@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::table::ForwardingTable;
-use dataplane::sys::interface::{Interface, Offload};
+use dataplane::host::sys::interface::{Interface, Offload};
 
 use crate::host::{Host, Load, Running, Seen, by_backend, collect, expected, packet, syn, table};
 use crate::judge::{INGRESS, load};

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use common::bind::Protocol;
 
+use dataplane::drivers::xdp::{Director, Left};
 use dataplane::pipeline::{Pipeline, Verdict};
-use dataplane::xdp::{Director, Left};
 
 use crate::judge::{INGRESS, PASS, REDIRECT, SHORTEST, TX, compare, less, load, only_reason};
 use crate::support::{

@@ -1,0 +1,70 @@
+//! What a running program tells its operator. Nobody listening is no reason to stop forwarding, so nothing here panics
+//! as `eprintln!` and `print!` do.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io::{self, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use common::text::{Printable, PrintableLine};
+
+use crate::control::socket::Format;
+
+/// Reports what happened, as one line on standard error.
+pub(crate) fn say(program: &str, what: fmt::Arguments<'_>) {
+    drop(writeln!(io::stderr(), "{program}: {}", PrintableLine(what)));
+}
+
+/// Reports why the program fails. Where other programs failed, their output is part of it, in lines of its own.
+pub fn fail(error: &anyhow::Error) {
+    drop(writeln!(io::stderr(), "dataplane: {}", Printable(format_args!("{error:#}"))));
+}
+
+/// Prints counters: for people, or JSON as it is.
+pub(crate) fn show(report: &str, format: Format) {
+    drop(match format {
+        Format::Text => write!(io::stdout(), "{}", Printable(report)),
+        Format::Json => io::stdout().write_all(report.as_bytes()),
+    });
+}
+
+/// Tells the service manager, if it asked to be told, that the program is at work (sd_notify(3)).
+pub(crate) fn ready() {
+    if let Some(Err(error)) = std::env::var_os("NOTIFY_SOCKET").map(|socket| notify(&socket)) {
+        say("notify", format_args!("the service manager is not told: {error}"));
+    }
+}
+
+/// A name that starts with `@` is an abstract one.
+fn notify(socket: &OsStr) -> io::Result<()> {
+    let address = match socket.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(socket)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(b"READY=1\n", &address).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_service_manager_hears_by_a_path_and_by_an_abstract_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let name = format!("tryst test notify {}", std::process::id());
+        let by_name = SocketAddr::from_abstract_name(&name).unwrap();
+        for (manager, told) in [
+            (UnixDatagram::bind(&path).unwrap(), path.clone().into_os_string()),
+            (UnixDatagram::bind_addr(&by_name).unwrap(), format!("@{name}").into()),
+        ] {
+            notify(&told).unwrap();
+            let mut octets = [0; 64];
+            let len = manager.recv(&mut octets).unwrap();
+            assert_eq!(&octets[..len], b"READY=1\n");
+        }
+        assert!(notify(OsStr::new("/no/such/socket")).is_err());
+    }
+}

@@ -1,0 +1,20 @@
+//! Exit codes of the programs.
+
+use common::table::TableError;
+
+use super::config::{ConfigError, NotGlb};
+
+/// Refused, or over a limit that was set.
+pub const REFUSED: u8 = 1;
+/// Wrong usage (clap exits with the same), or the system said no.
+pub const FAILED: u8 = 2;
+
+/// 1 if what was given was read and refused, 2 for all else.
+#[must_use]
+pub fn exit_code(error: &anyhow::Error) -> u8 {
+    let refused = error.chain().any(|e| {
+        let refused = e.downcast_ref::<ConfigError>().is_some_and(|e| !e.is_unreadable());
+        refused || e.is::<TableError>() || e.is::<NotGlb>()
+    });
+    if refused { REFUSED } else { FAILED }
+}

@@ -1,0 +1,87 @@
+//! The default driver: frames from a TPACKET_V3 ring, replies by sendmmsg.
+//!
+//! A frame waits in the ring until its block is full or a millisecond has passed. That is the price of a block.
+
+use std::io;
+use std::time::Duration;
+
+use super::{Link, Moved, Outgoing, Received, survive_down};
+use crate::host::sys::batch::{Batch, Sent};
+use crate::host::sys::packet::{Fanout, PacketSocket};
+use crate::host::sys::ring::{Ring, Shape};
+
+/// One worker's ring and batch.
+#[derive(Debug)]
+pub struct AfPacket {
+    ifindex: u32,
+    ring: Ring,
+    batch: Batch,
+    room: usize,
+    /// Sends only: unbound, so that it can send out of any interface and receives nothing.
+    sender: PacketSocket,
+}
+
+impl AfPacket {
+    /// Opens a ring on an interface, in a group if there are several workers.
+    pub fn open(ifindex: u32, group: Option<&mut Fanout>) -> io::Result<Self> {
+        let ring = Ring::open(ifindex, Shape::default(), group)?;
+        let sender = PacketSocket::open()?;
+        sender.bypass_qdisc()?;
+        Ok(Self { ifindex, ring, batch: Batch::new(ROOM), room: ROOM, sender })
+    }
+}
+
+impl Link for AfPacket {
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.ring.wait(timeout).or_else(|error| survive_down(error, self.ifindex))
+    }
+
+    #[inline]
+    fn turn(
+        &mut self,
+        mut decide: impl FnMut(&Received<'_>, &mut [u8]) -> Option<Outgoing>,
+    ) -> io::Result<Moved> {
+        let Self { ring, batch, sender, .. } = self;
+        let mut moved = Moved::default();
+        let Some(mut block) = ring.block() else { return Ok(moved) };
+        while let Some(frame) = block.frame() {
+            if frame.foreign || frame.cut {
+                *(if frame.foreign { &mut moved.foreign } else { &mut moved.damaged }) += 1;
+                continue;
+            }
+            moved.received += 1;
+            let received = Received { frame: frame.bytes, merged: frame.merged };
+            if let Some(Outgoing { len, ifindex }) = decide(&received, batch.slot()) {
+                batch.push(len, ifindex);
+                if batch.is_full() {
+                    note(&mut moved, batch.send(sender));
+                }
+            }
+        }
+        moved.damaged += u64::from(block.malformed());
+        // The kernel may fill the block again while the last frames are being sent.
+        drop(block);
+        note(&mut moved, batch.send(sender));
+        Ok(moved)
+    }
+
+    fn set_room(&mut self, octets: usize) {
+        if octets > self.room {
+            self.room = octets;
+            self.batch = Batch::new(octets);
+        }
+    }
+
+    fn lost(&self) -> io::Result<u64> {
+        self.ring.arrivals().map(|arrivals| arrivals.lost.into())
+    }
+}
+
+/// Octets: an Ethernet frame with a link header and two tags, rounded up.
+const ROOM: usize = 2048;
+
+fn note(moved: &mut Moved, sent: Sent) {
+    moved.sent += sent.frames;
+    moved.congested += sent.congested;
+    moved.refused += sent.refused;
+}

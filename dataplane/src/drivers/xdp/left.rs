@@ -1,0 +1,55 @@
+//! Why the kernel program leaves a frame to user space. The numbers are those of `enum left` in `bpf/abi.h`.
+
+use crate::pipeline::reasons;
+
+reasons! {
+    /// Why the kernel program left a frame to the worker, which then decides and counts it under its own reasons.
+    Left {
+        /// Neither IPv4 nor IPv6.
+        NotIp = 0 "not_ip",
+        /// More than one VLAN tag.
+        Tags = 1 "tags",
+        /// It ends before the ports.
+        Short = 2 "short",
+        /// IPv4 with options, or not the version that the type says.
+        IpHeader = 3 "ip_header",
+        /// A fragment of IPv4.
+        Fragment = 4 "fragment",
+        /// Neither TCP nor UDP; an extension header.
+        Protocol = 5 "protocol",
+        /// Shorter than its IP header says, or too short for ports.
+        Truncated = 6 "truncated",
+        /// No bind matches.
+        NoBind = 7 "no_bind",
+        /// The checksum of the IPv4 header is wrong.
+        Checksum = 8 "checksum",
+        /// The row is empty.
+        NoBackend = 9 "no_backend",
+        /// The primary has no way over a link, or an IPv6 address.
+        NoRoute = 10 "no_route",
+        /// Larger than the underlay's MTU once encapsulated.
+        TooBig = 11 "too_big",
+        /// The driver left no room in front of the frame.
+        NoRoom = 12 "no_room",
+        /// The sender left the transport checksum to hardware; only user space can finish it.
+        Unfinished = 13 "unfinished",
+        /// The source is an address that no client can have.
+        Source = 14 "source",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_the_header() {
+        let header = include_str!("../../../bpf/abi.h");
+        for (at, reason) in Left::ALL.iter().enumerate() {
+            assert_eq!(usize::from(reason.number()), at);
+            let line = format!("\tLEFT_{} = {at},\n", reason.name().to_uppercase());
+            assert!(header.contains(&line), "{line}");
+        }
+        assert!(header.contains(&format!("\tLEFT_REASONS = {},\n", Left::ALL.len())));
+    }
+}

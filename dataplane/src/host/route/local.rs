@@ -1,0 +1,79 @@
+//! The addresses of this host, as its kernel decides: the routes of type `local` in the table `local`. Each address that
+//! is set makes one, and so does `ip route add local 203.0.113.0/24 dev lo`.
+
+use std::io;
+
+use common::bind::Prefix;
+
+use super::message::{self, messages};
+use super::monitor::Monitor;
+use super::{BUFFER, TIMEOUT};
+use crate::host::sys::netlink::{Groups, NetlinkSocket};
+
+/// Reads the table, and says when it may have changed.
+#[derive(Debug)]
+pub struct LocalTable {
+    socket: NetlinkSocket,
+    monitor: Monitor,
+    sequence: u32,
+    buffer: Box<[u8]>,
+}
+
+/// Datagrams of one dump: 32 KiB each, some hundred addresses.
+const DATAGRAMS: usize = 4_096;
+
+impl LocalTable {
+    /// Needs no privilege.
+    pub fn open() -> io::Result<Self> {
+        // Before the first reading, so that no change falls between.
+        let monitor = Monitor::of(Groups::ADDRESSES)?;
+        let socket = NetlinkSocket::open(Groups::NONE, TIMEOUT)?;
+        socket.filter_dumps()?;
+        Ok(Self { socket, monitor, sequence: 0, buffer: vec![0; BUFFER].into() })
+    }
+
+    /// Has an address or a route changed since this was last asked?
+    pub fn changed(&mut self) -> io::Result<bool> {
+        Ok(self.monitor.changes()?.everything)
+    }
+
+    /// All addresses and prefixes of both families.
+    pub fn read(&mut self) -> io::Result<Vec<Prefix>> {
+        let mut all = self.dump(true)?;
+        all.extend(self.dump(false)?);
+        Ok(all)
+    }
+
+    fn dump(&mut self, v4: bool) -> io::Result<Vec<Prefix>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.socket.send(&message::local_request(v4, self.sequence))?;
+        let mut all = Vec::new();
+        for _ in 0..DATAGRAMS {
+            let datagram = self.socket.receive(&mut self.buffer)?;
+            for message in messages(datagram).filter(|message| message.sequence == self.sequence) {
+                match message::error(&message) {
+                    // A kernel without IPv6.
+                    Some(errno) if errno.saturating_neg() == libc::EAFNOSUPPORT => return Ok(all),
+                    Some(errno) => return Err(io::Error::from_raw_os_error(errno.saturating_neg())),
+                    None if message::is_done(&message) => return Ok(all),
+                    None => all.extend(message::local_prefix(&message)),
+                }
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidData, "netlink: a dump without an end"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_is_this_host() {
+        let mut table = LocalTable::open().unwrap();
+        let all = table.read().unwrap();
+        let holds = |address: &str| all.iter().any(|prefix| prefix.contains(address.parse().unwrap()));
+        assert!(holds("127.0.0.1") && holds("127.9.9.9") && !holds("198.51.100.7"), "{all:?}");
+        assert_eq!(all.len(), table.read().unwrap().len());
+    }
+}

@@ -1,0 +1,327 @@
+//! Next hops, from the kernel's own route and neighbour tables (rtnetlink): the operator sets routes once, for all
+//! programs. Synchronous, off the packet path: the control loop resolves all backends and publishes the result.
+//!
+//! A neighbour that is unknown is asked for, and one that is known is kept fresh: frames that a packet socket sends
+//! pass the kernel's neighbour table by, so nobody else would notice that a gateway's card was replaced.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+use std::{fmt, io, iter};
+
+pub use self::local::LocalTable;
+use self::message::{Message, Neighbour, Route, messages};
+pub use self::monitor::{Changes, Monitor};
+use crate::host::sys::interface::Interface;
+use crate::host::sys::netlink::{Groups, NetlinkSocket};
+
+mod local;
+mod message;
+mod monitor;
+
+/// Where packets for a backend go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// Out of which interface, or into this host.
+    pub egress: Egress,
+    /// The address of this host that the kernel would send from.
+    pub source: IpAddr,
+    /// The longest IP packet that goes there, in octets.
+    pub mtu: u32,
+}
+
+/// How a packet leaves the director.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Egress {
+    /// In an Ethernet frame.
+    Link {
+        /// Out of this interface…
+        ifindex: u32,
+        /// …from its address…
+        from: [u8; 6],
+        /// …to that of the backend or of its gateway.
+        to: [u8; 6],
+    },
+    /// The backend's address is one of this host's: its own network stack takes the packet.
+    Local,
+}
+
+/// Why a backend has no next hop now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unresolved {
+    /// The route table has none, or one that refuses. The kernel's errno.
+    NoRoute(i32),
+    /// The route leads out of an interface that is gone, down, or not Ethernet.
+    Interface(u32),
+    /// There is a route to this backend, but no address of this host to send from.
+    NoSource(IpAddr),
+    /// The backend, or its gateway, has not answered yet. It has been asked.
+    Neighbour(IpAddr),
+}
+
+impl fmt::Display for Unresolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRoute(errno) => write!(f, "no route ({})", io::Error::from_raw_os_error(*errno)),
+            Self::Interface(index) => write!(f, "interface {index} is down or not Ethernet"),
+            Self::NoSource(backend) => {
+                let (family, key) =
+                    if backend.is_ipv4() { ("IPv4", "source_ipv4") } else { ("IPv6", "source_ipv6") };
+                write!(f, "a route, but this host has no {family} address to send from: set {key}")
+            }
+            Self::Neighbour(address) => write!(f, "no answer from neighbour {address} yet"),
+        }
+    }
+}
+
+/// What the operator set in place of what the kernel knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pinned {
+    /// Every frame goes to this address, whatever the neighbour table says.
+    pub mac: Option<[u8; 6]>,
+    /// Packets to IPv4 backends are sent from this address: it stands in where the route names no source.
+    pub source_ipv4: Option<Ipv4Addr>,
+    /// The same for IPv6 backends.
+    pub source_ipv6: Option<Ipv6Addr>,
+}
+
+impl Pinned {
+    fn source(&self, backend: IpAddr) -> Option<IpAddr> {
+        match backend {
+            IpAddr::V4(_) => self.source_ipv4.map(IpAddr::V4),
+            IpAddr::V6(_) => self.source_ipv6.map(IpAddr::V6),
+        }
+    }
+}
+
+/// Asks the kernel for next hops.
+#[derive(Debug)]
+pub struct Resolver {
+    socket: NetlinkSocket,
+    sequence: u32,
+    buffer: Box<[u8]>,
+    pinned: Pinned,
+    /// What one pass has already asked for.
+    neighbours: HashMap<(u32, IpAddr), Option<[u8; 6]>>,
+    interfaces: HashMap<u32, Option<Interface>>,
+}
+
+impl Resolver {
+    /// Opens a socket to the kernel.
+    pub fn open(pinned: Pinned) -> io::Result<Self> {
+        Ok(Self {
+            socket: NetlinkSocket::open(Groups::NONE, TIMEOUT)?,
+            sequence: 0,
+            buffer: vec![0; BUFFER].into(),
+            pinned,
+            neighbours: HashMap::new(),
+            interfaces: HashMap::new(),
+        })
+    }
+
+    /// Takes other settings of the operator.
+    pub fn pin(&mut self, pinned: Pinned) {
+        self.pinned = pinned;
+    }
+
+    /// The next hops of all backends as of now, in their order. An error means that the kernel does not answer.
+    pub fn resolve(
+        &mut self,
+        backends: impl IntoIterator<Item = IpAddr>,
+    ) -> io::Result<Vec<Result<NextHop, Unresolved>>> {
+        self.neighbours.clear();
+        self.interfaces.clear();
+        backends.into_iter().map(|backend| self.resolve_one(backend)).collect()
+    }
+
+    /// Would this host's own stack take a client's packet for each of these that comes in by an interface?
+    pub fn takes(&mut self, all: impl IntoIterator<Item = IpAddr>, ifindex: u32) -> io::Result<Vec<bool>> {
+        let all: Vec<IpAddr> = all.into_iter().collect();
+        let heard = if all.iter().any(IpAddr::is_ipv4) { self.heard(ifindex)? } else { None };
+        all.into_iter().map(|to| self.takes_one(to, heard, ifindex)).collect()
+    }
+
+    /// `heard` is an IPv4 client whose packets are taken.
+    fn takes_one(&mut self, to: IpAddr, heard: Option<IpAddr>, ifindex: u32) -> io::Result<bool> {
+        let local = |route: Route| route.kind == libc::RTN_LOCAL;
+        let client = if to.is_ipv4() { heard } else { Some(STRANGER_V6.into()) };
+        if let Some(client) = client {
+            return Ok(self.arrival(client, to, ifindex)?.is_ok_and(local));
+        }
+        match self.arrival(STRANGER_V4.into(), to, ifindex)? {
+            Ok(route) => Ok(local(route)),
+            Err(libc::EHOSTUNREACH) => Ok(false),
+            // The reverse path filter may be what refuses, which says nothing about `to`.
+            Err(_) => Ok(self.route(to)?.is_ok_and(local)),
+        }
+    }
+
+    /// Somebody whose IPv4 packets are taken that come in by an interface for some address of this host, so that no
+    /// reverse path filter is in the way: a stranger, or else who might live beside that address.
+    fn heard(&mut self, ifindex: u32) -> io::Result<Option<IpAddr>> {
+        let own = match Interface::indexed(ifindex).and_then(|interface| interface.v4()) {
+            Ok(own) => Some(own.into()),
+            Err(_) => self.route(STRANGER_V4.into())?.ok().and_then(|route| route.source),
+        };
+        let Some(IpAddr::V4(own)) = own else { return Ok(None) };
+        let beside = (1..=3).map(|change| Ipv4Addr::from_bits(own.to_bits() ^ change));
+        for client in iter::once(STRANGER_V4).chain(beside).map(IpAddr::from) {
+            if self.arrival(client, own.into(), ifindex)?.is_ok_and(|route| route.kind == libc::RTN_LOCAL) {
+                return Ok(Some(client));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the kernel would do with a packet for `to` that comes in by an interface.
+    fn arrival(&mut self, from: IpAddr, to: IpAddr, ifindex: u32) -> io::Result<Result<Route, i32>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.ask(&message::arrival_request(from, to, ifindex, self.sequence), Route::read)
+    }
+
+    /// Was this neighbour needed in the last pass, and known by another address than `mac`?
+    pub fn concerns(&self, ifindex: u32, address: IpAddr, mac: Option<[u8; 6]>) -> bool {
+        self.neighbours.get(&(ifindex, address)).is_some_and(|known| *known != mac)
+    }
+
+    /// Makes the kernel check the neighbours of the last pass that it has not heard of for a while.
+    pub fn refresh(&mut self) -> io::Result<()> {
+        let neighbours: Vec<_> = self.neighbours.keys().copied().collect();
+        for (ifindex, address) in neighbours {
+            // As it is now: an operator may have set it since.
+            if !self.look_up(address, ifindex)?.is_some_and(|neighbour| neighbour.fixed) {
+                self.use_neighbour(address, ifindex)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn resolve_one(&mut self, backend: IpAddr) -> io::Result<Result<NextHop, Unresolved>> {
+        let route = match self.route(backend)? {
+            Ok(route) => route,
+            Err(errno) => return Ok(Err(Unresolved::NoRoute(errno))),
+        };
+        let no_route = Ok(Err(Unresolved::NoRoute(libc::ENETUNREACH)));
+        let Some(ifindex) = route.ifindex else { return no_route };
+        let Some(source) = route.source.or(self.pinned.source(backend)) else {
+            return Ok(Err(Unresolved::NoSource(backend)));
+        };
+        match route.kind {
+            libc::RTN_LOCAL => {
+                let mtu = route.mtu.unwrap_or(LOOPBACK_MTU);
+                Ok(Ok(NextHop { egress: Egress::Local, source, mtu }))
+            }
+            libc::RTN_UNICAST => self.over_link(backend, ifindex, source, &route),
+            _ => no_route,
+        }
+    }
+
+    fn over_link(
+        &mut self,
+        backend: IpAddr,
+        ifindex: u32,
+        source: IpAddr,
+        route: &Route,
+    ) -> io::Result<Result<NextHop, Unresolved>> {
+        let Some((from, link_mtu)) = self.interface(ifindex) else {
+            return Ok(Err(Unresolved::Interface(ifindex)));
+        };
+        let neighbour = route.gateway.unwrap_or(backend);
+        let mac = match self.pinned.mac {
+            Some(pinned) => Some(pinned),
+            None => self.neighbour(neighbour, ifindex)?,
+        };
+        let Some(to) = mac else { return Ok(Err(Unresolved::Neighbour(neighbour))) };
+        let mtu = route.mtu.map_or(link_mtu, |mtu| mtu.min(link_mtu));
+        Ok(Ok(NextHop { egress: Egress::Link { ifindex, from, to }, source, mtu }))
+    }
+
+    /// The MAC address and the MTU of an interface that can be sent on.
+    fn interface(&mut self, ifindex: u32) -> Option<([u8; 6], u32)> {
+        let known = self.interfaces.entry(ifindex).or_insert_with(|| Interface::indexed(ifindex).ok());
+        known.as_ref().filter(|interface| interface.up).map(|interface| (interface.mac, interface.mtu))
+    }
+
+    fn route(&mut self, to: IpAddr) -> io::Result<Result<Route, i32>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.ask(&message::route_request(to, self.sequence), Route::read)
+    }
+
+    /// The MAC address of a neighbour; if there is none the kernel is made to look for it.
+    fn neighbour(&mut self, to: IpAddr, ifindex: u32) -> io::Result<Option<[u8; 6]>> {
+        if let Some(known) = self.neighbours.get(&(ifindex, to)) {
+            return Ok(*known);
+        }
+        let found = self.look_up(to, ifindex)?;
+        let mac = found.and_then(|neighbour| neighbour.mac);
+        self.neighbours.insert((ifindex, to), mac);
+        if mac.is_none() && !found.is_some_and(|neighbour| neighbour.fixed) {
+            self.use_neighbour(to, ifindex)?;
+        }
+        Ok(mac)
+    }
+
+    fn look_up(&mut self, to: IpAddr, ifindex: u32) -> io::Result<Option<Neighbour>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let request = message::neighbour_request(to, ifindex, self.sequence);
+        Ok(self.ask(&request, Neighbour::read)?.ok())
+    }
+
+    fn use_neighbour(&mut self, to: IpAddr, ifindex: u32) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let request = message::use_request(to, ifindex, self.sequence);
+        // Refused without CAP_NET_ADMIN: the state of the neighbour tells enough.
+        self.ask(&request, |_| None::<()>).map(drop)
+    }
+
+    /// Sends a request and waits for its answer. The inner error is the kernel's errno; an acknowledgement without
+    /// an answer is `Err(0)`.
+    fn ask<T>(
+        &mut self,
+        request: &[u8],
+        read: impl Fn(&Message<'_>) -> Option<T>,
+    ) -> io::Result<Result<T, i32>> {
+        self.socket.send(request)?;
+        // Late answers to earlier requests that timed out may come first.
+        for _ in 0..64 {
+            let datagram = self.socket.receive(&mut self.buffer)?;
+            for message in messages(datagram).filter(|message| message.sequence == self.sequence) {
+                if let Some(errno) = message::error(&message) {
+                    return Ok(Err(errno.saturating_neg()));
+                }
+                if let Some(answer) = read(&message) {
+                    return Ok(Ok(answer));
+                }
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidData, "netlink: no answer to the request"))
+    }
+}
+
+/// The kernel answers in microseconds.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Octets; the size that netlink(7) recommends is 8 KiB, and dumps use up to 32.
+const BUFFER: usize = 32 << 10;
+/// Addresses that no host has: of the networks for benchmarks (RFC 2544 and RFC 5180).
+const STRANGER_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+const STRANGER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1);
+/// The MTU of `lo`.
+const LOOPBACK_MTU: u32 = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_without_a_source_is_not_called_no_route() {
+        let words = |backend: &str| Unresolved::NoSource(backend.parse().unwrap()).to_string();
+        assert_eq!(
+            words("10.0.0.1"),
+            "a route, but this host has no IPv4 address to send from: set source_ipv4"
+        );
+        assert_eq!(
+            words("2001:db8::1"),
+            "a route, but this host has no IPv6 address to send from: set source_ipv6"
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! The service as its operator wants it: which backends, in which state. Tables are made of it as `tablegen build`
+//! makes them, the one in service being the parent.
+
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use common::backend::{Backend, Health, State};
+use common::table::ForwardingTable;
+use tablegen::config::{Config, TableSpec};
+use tablegen::generate::{History, generate};
+
+use super::topology::{backend, backend_v6};
+
+/// A configuration of one table whose backends are hosts of the network.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// What `tablegen` makes a table of.
+    pub spec: TableSpec,
+}
+
+/// The service of `demo` and of the tests: binds of [`VIP`](super::topology::VIP) and
+/// [`VIP6`](super::topology::VIP6), three backends.
+pub const DEMO: &str = include_str!("../../../../configs/demo.yaml");
+
+impl Service {
+    /// Reads a configuration.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let config = Config::parse(text, Path::new("demo.yaml"))?;
+        let [spec] = <[TableSpec; 1]>::try_from(config.tables).ok().context("one table is wanted")?;
+        Ok(Self { spec })
+    }
+
+    /// The demo's service with `count` active backends, and not those of the file.
+    pub fn with_backends(count: u8) -> anyhow::Result<Self> {
+        let mut service = Self::parse(DEMO)?;
+        service.spec.backends = (0..count).map(|n| Backend::new(name(n), backend(n).into())).collect();
+        Ok(service)
+    }
+
+    /// Backends have their IPv6 addresses.
+    pub fn over_ipv6(mut self) -> Self {
+        for (number, backend) in (0..).zip(&mut self.spec.backends) {
+            backend.address = backend_v6(number).into();
+        }
+        self
+    }
+
+    /// The operator changes a backend's state; a new backend appears.
+    pub fn set(&mut self, number: u8, state: State) {
+        self.backend(number).state = state;
+    }
+
+    /// The operator lets a backend have this percentage of its share of new connections.
+    pub fn fill(&mut self, number: u8, percent: u8) {
+        let backend = self.backend(number);
+        (backend.state, backend.fill) = (State::Filling, percent);
+    }
+
+    /// Probes change their mind about a backend.
+    pub fn set_health(&mut self, number: u8, health: Health) {
+        self.backend(number).health = health;
+    }
+
+    fn backend(&mut self, number: u8) -> &mut Backend {
+        let (backends, id) = (&mut self.spec.backends, name(number));
+        let position = backends.iter().position(|backend| backend.id == id).unwrap_or(backends.len());
+        if position == backends.len() {
+            backends.push(Backend::new(id, backend(number).into()));
+        }
+        &mut backends[position]
+    }
+
+    /// The table, its lineage coming from `parent`.
+    pub fn build(&self, parent: Option<&ForwardingTable>) -> anyhow::Result<ForwardingTable> {
+        let history = parent.map_or(History::None, History::Parent);
+        Ok(generate(std::slice::from_ref(&self.spec), history)?.table)
+    }
+
+    /// The number of backends; refuses those that are no hosts of the network.
+    pub fn check_hosts(&self) -> anyhow::Result<u8> {
+        for (number, backend) in (0..).zip(&self.spec.backends) {
+            let address = super::topology::backend(number);
+            let right = backend.id == name(number) && backend.address == address;
+            ensure!(right, "backend {}: {} at {address} was expected", backend.id, name(number));
+        }
+        Ok(u8::try_from(self.spec.backends.len())?)
+    }
+}
+
+/// A backend's id.
+pub fn name(number: u8) -> String {
+    format!("web-{}", u16::from(number) + 1)
+}
