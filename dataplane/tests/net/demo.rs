@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::hash::SipKey;
-use dataplane::redirect::Redirect;
 use dataplane::host::sys::process::terminate;
+use dataplane::redirect::Redirect;
 use dataplane::redirect::clients::Own;
 use dataplane::redirect::config::RedirectConfig;
 
