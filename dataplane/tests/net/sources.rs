@@ -1,6 +1,7 @@
 //! Packets that no client can have sent, at the redirector's socket: each is refused, and the control shows what the kernel
 //! would do with it.
 
+use std::io::BufRead as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -311,4 +312,46 @@ fn fragments_whose_identification_is_0_are_put_together() {
         (packet.get(20..22)? == 50_001_u16.to_be_bytes()).then(|| packet[..whole.len()].to_vec())
     });
     assert_eq!(came, whole);
+}
+
+/// A firewall tells what the tunnel delivers by `lo` from the host's own traffic by its mark. `SO_RCVMARK` (75) gives a
+/// socket the mark with each datagram.
+#[test]
+fn what_the_tunnel_delivers_carries_the_mark() {
+    if !crate::privileged() {
+        return;
+    }
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        println!("SKIPPED: reading a datagram's mark needs python3");
+        return;
+    }
+    for (extra, mark) in [("mark: 0x54", "84"), ("", "0")] {
+        let bench = bench(extra);
+        for client in [address(CLIENT), address(CLIENT6)] {
+            let script = format!(
+                r#"
+import socket, struct
+vip = "{vip}"
+s = socket.socket(socket.AF_INET6 if ":" in vip else socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, 75, 1)
+s.bind((vip, 7000))
+s.settimeout(20)
+print("bound", flush=True)
+data, ancillary, flags, client = s.recvmsg(10, 100)
+marks = [struct.unpack("I", value)[0] for level, kind, value in ancillary if (level, kind) == (socket.SOL_SOCKET, 36)]
+print(data, *marks)
+"#,
+                vip = vip_of(client)
+            );
+            let mut receiver = bench.network.backends[0].run(move || {
+                let mut python = std::process::Command::new("python3");
+                python.args(["-c", &script]).stdout(std::process::Stdio::piped()).spawn().unwrap()
+            });
+            let mut lines = std::io::BufReader::new(receiver.stdout.take().unwrap()).lines();
+            assert_eq!(lines.next().unwrap().unwrap(), "bound");
+            bench.deliver(&udp(client, (50_000, 7_000), b"x"));
+            assert_eq!(lines.next().unwrap().unwrap(), format!("b'x' {mark}"), "{extra}, {client}");
+            assert!(receiver.wait().unwrap().success());
+        }
+    }
 }
