@@ -51,11 +51,11 @@ impl LocalTable {
         for _ in 0..DATAGRAMS {
             let datagram = self.socket.receive(&mut self.buffer)?;
             for message in messages(datagram).filter(|message| message.sequence == self.sequence) {
-                match message::error(&message) {
+                match message.errno() {
                     // A kernel without IPv6.
-                    Some(errno) if errno.saturating_neg() == libc::EAFNOSUPPORT => return Ok(all),
-                    Some(errno) => return Err(io::Error::from_raw_os_error(errno.saturating_neg())),
-                    None if message::is_done(&message) => return Ok(all),
+                    Some(libc::EAFNOSUPPORT) => return Ok(all),
+                    Some(errno) => return Err(io::Error::from_raw_os_error(errno)),
+                    None if message.is_done() => return Ok(all),
                     None => all.extend(message::local_prefix(&message)),
                 }
             }

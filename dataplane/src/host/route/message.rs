@@ -1,36 +1,23 @@
-//! rtnetlink messages: the few that next hops need, built and read octet by octet. No panic on any input.
-//!
-//! ```text
-//! nlmsghdr  u32 len · u16 type · u16 flags · u32 seq · u32 port                      16 octets, padded to 4
-//! rtmsg     u8 family · u8 dst_len · u8 src_len · u8 tos · u8 table · u8 protocol · u8 scope · u8 type · u32 flags
-//! ndmsg     u8 family · u8 0 · u16 0 · i32 ifindex · u16 state · u8 flags · u8 type
-//! rtattr    u16 len · u16 type · value                                               padded to 4
-//! ```
-//!
-//! All in the byte order of the host. Sources: RFC 3549, rtnetlink(7), linux/rtnetlink.h, linux/neighbour.h.
+//! rtnetlink messages: the requests and answers that next hops and local addresses need, by `netlink-packet-route`. No
+//! panic on any input. Sources: RFC 3549, rtnetlink(7), linux/rtnetlink.h, linux/neighbour.h.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use common::bind::Prefix;
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourHeader, NeighbourMessage,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteType, RouteVia,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-pub(super) const RTM_NEWNEIGH: u16 = libc::RTM_NEWNEIGH;
-const RTA_DST: u16 = libc::RTA_DST;
-const RTA_SRC: u16 = libc::RTA_SRC;
-const RTA_IIF: u16 = libc::RTA_IIF;
-const RTA_OIF: u16 = libc::RTA_OIF;
-const RTA_GATEWAY: u16 = libc::RTA_GATEWAY;
-const RTA_PREFSRC: u16 = libc::RTA_PREFSRC;
-const RTA_METRICS: u16 = libc::RTA_METRICS;
-const RTA_VIA: u16 = libc::RTA_VIA;
-/// In RTA_METRICS (linux/rtnetlink.h).
-const RTAX_MTU: u16 = 2;
-const NDA_DST: u16 = libc::NDA_DST;
-const NDA_LLADDR: u16 = libc::NDA_LLADDR;
-const AF_INET: u8 = 2;
-const AF_INET6: u8 = 10;
-
-/// States in which a neighbour's address may be used: permanent, noarp, reachable, and those in which the kernel
-/// still tries the old address (stale, delay, probe).
+/// States in which the kernel sends to the neighbour's address: permanent, noarp, reachable, and those in which it still
+/// uses the old address (stale, delay, probe).
 const USABLE: u16 = libc::NUD_PERMANENT
     | libc::NUD_NOARP
     | libc::NUD_REACHABLE
@@ -39,50 +26,52 @@ const USABLE: u16 = libc::NUD_PERMANENT
     | libc::NUD_PROBE;
 
 /// A message from the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Message<'a> {
-    pub(super) kind: u16,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    /// The number of the request that the message answers; 0 in a notification.
     pub(super) sequence: u32,
-    pub(super) body: &'a [u8],
+    /// `None`: the message cannot be decoded.
+    payload: Option<NetlinkPayload<RouteNetlinkMessage>>,
 }
 
 /// The messages of one datagram; ends at the first that is cut.
-pub(super) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
+pub(super) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message> {
     std::iter::from_fn(move || {
-        let len = usize::try_from(u32_at(datagram, 0)?).ok()?;
-        let message = Message {
-            kind: u16_at(datagram, 4)?,
-            sequence: u32_at(datagram, 8)?,
-            body: datagram.get(16..len)?,
-        };
+        let header = NetlinkBuffer::new_checked(datagram).ok()?;
+        let (len, sequence) = (usize::try_from(header.length()).ok()?, header.sequence_number());
+        let payload = NetlinkMessage::deserialize(datagram.get(..len)?).ok().map(|message| message.payload);
         datagram = datagram.get(len.checked_next_multiple_of(4)?..).unwrap_or_default();
-        Some(message)
+        Some(Message { sequence, payload })
     })
 }
 
-/// The attributes behind a message's fixed part; ends at the first that is cut.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let len = usize::from(u16_at(bytes, 0)?);
-        let value = bytes.get(4..len)?;
-        // The two high bits are flags: nested, and network byte order.
-        let kind = u16_at(bytes, 2)? & 0x3fff;
-        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, value))
-    })
+impl Message {
+    /// The errno of a refusal, 0 of an acknowledgement; EBADMSG if the message cannot be decoded.
+    pub(super) fn errno(&self) -> Option<i32> {
+        match &self.payload {
+            None => Some(libc::EBADMSG),
+            Some(NetlinkPayload::Error(error)) => Some(error.raw_code().saturating_neg()),
+            Some(_) => None,
+        }
+    }
+
+    /// Whether a dump ends with this message.
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self.payload, Some(NetlinkPayload::Done(_)))
+    }
+
+    fn inner(&self) -> Option<&RouteNetlinkMessage> {
+        match &self.payload {
+            Some(NetlinkPayload::InnerMessage(inner)) => Some(inner),
+            _ => None,
+        }
+    }
 }
 
-/// What NLMSG_ERROR says: 0 is an acknowledgement, else a negative errno.
-pub(super) fn error(message: &Message<'_>) -> Option<i32> {
-    let is_error = i32::from(message.kind) == libc::NLMSG_ERROR;
-    is_error.then(|| u32_at(message.body, 0).unwrap_or_default().cast_signed())
-}
-
-/// How the kernel would send to an address.
+/// The kernel's route to an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Route {
-    /// RTN_…: unicast, local, …
-    pub(super) kind: u8,
+    pub(super) kind: RouteType,
     pub(super) ifindex: Option<u32>,
     pub(super) gateway: Option<IpAddr>,
     pub(super) source: Option<IpAddr>,
@@ -91,23 +80,18 @@ pub(super) struct Route {
 }
 
 impl Route {
-    pub(super) fn read(message: &Message<'_>) -> Option<Self> {
-        if message.kind != libc::RTM_NEWROUTE {
-            return None;
-        }
-        let (fixed, rest) = message.body.split_first_chunk::<12>()?;
-        let mut route = Self { kind: fixed[7], ..Self::default() };
-        for (kind, value) in attributes(rest) {
-            match kind {
-                RTA_OIF => route.ifindex = u32_at(value, 0),
-                RTA_GATEWAY => route.gateway = address(value),
-                // A gateway of the other family: u16 family, then its address.
-                RTA_VIA => route.gateway = address(value.get(2..)?),
-                RTA_PREFSRC => route.source = address(value),
-                RTA_METRICS => {
-                    route.mtu = attributes(value)
-                        .find_map(|(kind, value)| (kind == RTAX_MTU).then(|| u32_at(value, 0)).flatten());
-                }
+    pub(super) fn read(message: &Message) -> Option<Self> {
+        let Some(RouteNetlinkMessage::NewRoute(found)) = message.inner() else { return None };
+        let mut route = Self { kind: found.header.kind, ..Self::default() };
+        for attribute in &found.attributes {
+            match attribute {
+                RouteAttribute::Oif(ifindex) => route.ifindex = Some(*ifindex),
+                RouteAttribute::Gateway(gateway) => route.gateway = ip(gateway),
+                // A gateway of the other family.
+                RouteAttribute::Via(RouteVia::Inet(gateway)) => route.gateway = Some((*gateway).into()),
+                RouteAttribute::Via(RouteVia::Inet6(gateway)) => route.gateway = Some((*gateway).into()),
+                RouteAttribute::PrefSource(source) => route.source = ip(source),
+                RouteAttribute::Metrics(metrics) => route.mtu = metrics.iter().find_map(mtu),
                 _ => {}
             }
         }
@@ -115,22 +99,30 @@ impl Route {
     }
 }
 
-/// The addresses of this host that a route of its local table stands for.
-pub(super) fn local_prefix(message: &Message<'_>) -> Option<Prefix> {
-    let (fixed, rest) = message.body.split_first_chunk::<12>()?;
-    let &[family, bits, _, _, table, _, _, kind, ..] = fixed;
-    if message.kind != libc::RTM_NEWROUTE || table != libc::RT_TABLE_LOCAL || kind != libc::RTN_LOCAL {
-        return None;
+fn mtu(metric: &RouteMetric) -> Option<u32> {
+    match metric {
+        RouteMetric::Mtu(octets) => Some(*octets),
+        _ => None,
     }
-    let any =
-        if family == AF_INET { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
-    let to = attributes(rest).find_map(|(kind, value)| (kind == RTA_DST).then(|| address(value)).flatten());
-    Prefix::new(to.unwrap_or(any), bits)
 }
 
-/// Whether a dump ends with this message.
-pub(super) fn is_done(message: &Message<'_>) -> bool {
-    i32::from(message.kind) == libc::NLMSG_DONE
+/// The addresses of this host that a route of its local table stands for.
+pub(super) fn local_prefix(message: &Message) -> Option<Prefix> {
+    let Some(RouteNetlinkMessage::NewRoute(RouteMessage { header, attributes, .. })) = message.inner() else {
+        return None;
+    };
+    if header.table != libc::RT_TABLE_LOCAL || header.kind != RouteType::Local {
+        return None;
+    }
+    let any = match header.address_family {
+        AddressFamily::Inet => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        _ => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let destination = attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(address) => ip(address),
+        _ => None,
+    });
+    Prefix::new(destination.unwrap_or(any), header.destination_prefix_length)
 }
 
 /// What the kernel knows about a neighbour.
@@ -138,133 +130,134 @@ pub(super) fn is_done(message: &Message<'_>) -> bool {
 pub(super) struct Neighbour {
     pub(super) ifindex: u32,
     pub(super) address: IpAddr,
-    /// Where frames for it go now; none while it is unknown or failed.
+    /// Where frames to it go now; none while it is unknown or failed.
     pub(super) mac: Option<[u8; 6]>,
-    /// The operator set it, or its link needs none: the kernel never asks for it.
+    /// The operator set it, or its link needs none: the kernel never sends a request for it.
     pub(super) fixed: bool,
 }
 
 impl Neighbour {
-    /// Reads an answer or a notification, of a new state or of its removal.
-    pub(super) fn read(message: &Message<'_>) -> Option<Self> {
-        if message.kind != RTM_NEWNEIGH && message.kind != libc::RTM_DELNEIGH {
-            return None;
-        }
-        let ifindex = u32_at(message.body, 4)?;
-        let state = u16_at(message.body, 8)?;
-        let (mut to, mut mac) = (None, None);
-        for (kind, value) in attributes(message.body.get(12..)?) {
-            match kind {
-                NDA_DST => to = address(value),
-                NDA_LLADDR => mac = value.try_into().ok(),
+    /// Reads an answer, or a notification of a new state or a removal.
+    pub(super) fn read(message: &Message) -> Option<Self> {
+        let (neighbour, exists) = match message.inner()? {
+            RouteNetlinkMessage::NewNeighbour(neighbour) => (neighbour, true),
+            RouteNetlinkMessage::DelNeighbour(neighbour) => (neighbour, false),
+            _ => return None,
+        };
+        let state = u16::from(neighbour.header.state);
+        let (mut address, mut mac) = (None, None);
+        for attribute in &neighbour.attributes {
+            match attribute {
+                NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => address = Some((*v4).into()),
+                NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => address = Some((*v6).into()),
+                NeighbourAttribute::LinkLayerAddress(octets) => mac = octets.as_slice().try_into().ok(),
                 _ => {}
             }
         }
-        let usable = message.kind == RTM_NEWNEIGH && state & USABLE != 0;
-        let fixed = state & (libc::NUD_PERMANENT | libc::NUD_NOARP) != 0;
-        Some(Self { ifindex, address: to?, mac: mac.filter(|_| usable), fixed })
+        let usable = exists && state & USABLE != 0;
+        Some(Self {
+            ifindex: neighbour.header.ifindex,
+            address: address?,
+            mac: mac.filter(|_| usable),
+            fixed: state & (libc::NUD_PERMANENT | libc::NUD_NOARP) != 0,
+        })
     }
 }
 
-/// Asks how an address is reached.
+/// Requests the route to an address.
 pub(super) fn route_request(to: IpAddr, sequence: u32) -> Vec<u8> {
-    let mut fixed = [0; 12];
-    fixed[0] = family(to);
-    fixed[1] = if to.is_ipv4() { 32 } else { 128 };
-    request(libc::RTM_GETROUTE, 0, sequence, fixed, &[(RTA_DST, &octets(to))])
+    let header = RouteHeader {
+        address_family: family(to),
+        destination_prefix_length: bits(to),
+        ..RouteHeader::default()
+    };
+    get_route(header, vec![RouteAttribute::Destination(to.into())], 0, sequence)
 }
 
-/// Asks what would become of a packet that comes in by an interface.
+/// Requests what the kernel would do with a packet that comes in by an interface.
 pub(super) fn arrival_request(from: IpAddr, to: IpAddr, ifindex: u32, sequence: u32) -> Vec<u8> {
-    let bits = if to.is_ipv4() { 32 } else { 128 };
-    let mut fixed = [0; 12];
-    fixed[..3].copy_from_slice(&[family(to), bits, bits]);
-    let attributes =
-        [(RTA_DST, &*octets(to)), (RTA_SRC, &*octets(from)), (RTA_IIF, &ifindex.to_ne_bytes()[..])];
-    request(libc::RTM_GETROUTE, 0, sequence, fixed, &attributes)
+    let header = RouteHeader {
+        address_family: family(to),
+        destination_prefix_length: bits(to),
+        source_prefix_length: bits(to),
+        ..RouteHeader::default()
+    };
+    let attributes = vec![
+        RouteAttribute::Destination(to.into()),
+        RouteAttribute::Source(from.into()),
+        RouteAttribute::Iif(ifindex),
+    ];
+    get_route(header, attributes, 0, sequence)
 }
 
-/// Asks for all routes of the local table of a family.
+/// Requests all routes of the local table of a family.
 pub(super) fn local_request(v4: bool, sequence: u32) -> Vec<u8> {
-    let mut fixed = [0; 12];
-    fixed[0] = if v4 { AF_INET } else { AF_INET6 };
-    fixed[4] = libc::RT_TABLE_LOCAL;
-    fixed[7] = libc::RTN_LOCAL;
-    request(libc::RTM_GETROUTE, libc::NLM_F_DUMP, sequence, fixed, &[])
+    let header = RouteHeader {
+        address_family: if v4 { AddressFamily::Inet } else { AddressFamily::Inet6 },
+        table: libc::RT_TABLE_LOCAL,
+        kind: RouteType::Local,
+        ..RouteHeader::default()
+    };
+    get_route(header, Vec::new(), NLM_F_DUMP, sequence)
 }
 
-/// Asks for one neighbour.
+fn get_route(header: RouteHeader, attributes: Vec<RouteAttribute>, flags: u16, sequence: u32) -> Vec<u8> {
+    let mut message = RouteMessage::default();
+    message.header = header;
+    message.attributes = attributes;
+    encode(RouteNetlinkMessage::GetRoute(message), flags, sequence)
+}
+
+/// Requests one neighbour.
 pub(super) fn neighbour_request(to: IpAddr, ifindex: u32, sequence: u32) -> Vec<u8> {
-    let fixed = neighbour_header(to, ifindex, 0);
-    request(libc::RTM_GETNEIGH, 0, sequence, fixed, &[(NDA_DST, &octets(to))])
+    let message = neighbour_message(to, ifindex, NeighbourFlags::empty());
+    encode(RouteNetlinkMessage::GetNeighbour(message), 0, sequence)
 }
 
-/// Asks the kernel to behave as if it had just sent a packet to a neighbour: it finds its MAC address, or checks
-/// that a stale one still holds. Acknowledged. Needs CAP_NET_ADMIN. Not for one that is [`fixed`](Neighbour::fixed): the
-/// kernel would take it for an ordinary one, ask, and without an answer forget it.
+/// Makes the kernel behave as if it had just sent a packet to a neighbour: it looks for the MAC address, or checks that a
+/// stale one still holds. Acknowledged. Needs CAP_NET_ADMIN. Not for a neighbour that is [`fixed`](Neighbour::fixed): the
+/// kernel would treat it as an ordinary one, send a request, and forget it without an answer.
 pub(super) fn use_request(to: IpAddr, ifindex: u32, sequence: u32) -> Vec<u8> {
-    let flags = libc::NLM_F_CREATE | libc::NLM_F_ACK;
-    let fixed = neighbour_header(to, ifindex, libc::NTF_USE);
-    request(RTM_NEWNEIGH, flags, sequence, fixed, &[(NDA_DST, &octets(to))])
+    let message = neighbour_message(to, ifindex, NeighbourFlags::Use);
+    encode(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_ACK, sequence)
 }
 
-fn neighbour_header(to: IpAddr, ifindex: u32, flags: u8) -> [u8; 12] {
-    let mut fixed = [0; 12];
-    fixed[0] = family(to);
-    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
-    fixed[10] = flags;
-    fixed
-}
-
-fn request(
-    kind: u16,
-    flags: libc::c_int,
-    sequence: u32,
-    fixed: [u8; 12],
-    attributes: &[(u16, &[u8])],
-) -> Vec<u8> {
-    let flags = u16::try_from(flags | libc::NLM_F_REQUEST).unwrap_or_default();
-    let mut message = vec![0; 4];
-    message.extend(kind.to_ne_bytes());
-    message.extend(flags.to_ne_bytes());
-    message.extend(sequence.to_ne_bytes());
-    message.extend([0; 4]);
-    message.extend(fixed);
-    for (kind, value) in attributes {
-        let len = u16::try_from(4 + value.len()).unwrap_or_default();
-        message.extend(len.to_ne_bytes());
-        message.extend(kind.to_ne_bytes());
-        message.extend(*value);
-        message.resize(message.len().next_multiple_of(4), 0);
-    }
-    let len = u32::try_from(message.len()).unwrap_or_default();
-    message[..4].copy_from_slice(&len.to_ne_bytes());
+fn neighbour_message(to: IpAddr, ifindex: u32, flags: NeighbourFlags) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    message.header = NeighbourHeader { family: family(to), ifindex, flags, ..NeighbourHeader::default() };
+    let address = match to {
+        IpAddr::V4(v4) => NeighbourAddress::Inet(v4),
+        IpAddr::V6(v6) => NeighbourAddress::Inet6(v6),
+    };
+    message.attributes = vec![NeighbourAttribute::Destination(address)];
     message
 }
 
-fn family(of: IpAddr) -> u8 {
-    if of.is_ipv4() { AF_INET } else { AF_INET6 }
+fn encode(message: RouteNetlinkMessage, flags: u16, sequence: u32) -> Vec<u8> {
+    let mut header = NetlinkHeader::default();
+    header.flags = flags | NLM_F_REQUEST;
+    header.sequence_number = sequence;
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
+    message.finalize();
+    let mut octets = vec![0; message.buffer_len()];
+    message.serialize(&mut octets);
+    octets
 }
 
-fn octets(of: IpAddr) -> Vec<u8> {
-    match of {
-        IpAddr::V4(of) => of.octets().to_vec(),
-        IpAddr::V6(of) => of.octets().to_vec(),
+fn family(of: IpAddr) -> AddressFamily {
+    if of.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+fn bits(of: IpAddr) -> u8 {
+    if of.is_ipv4() { 32 } else { 128 }
+}
+
+fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(v4) => Some((*v4).into()),
+        RouteAddress::Inet6(v6) => Some((*v6).into()),
+        _ => None,
     }
-}
-
-/// An address whose family its length tells.
-fn address(value: &[u8]) -> Option<IpAddr> {
-    let v4 = <[u8; 4]>::try_from(value).ok().map(IpAddr::from);
-    v4.or_else(|| <[u8; 16]>::try_from(value).ok().map(IpAddr::from))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 #[cfg(test)]
@@ -273,28 +266,60 @@ mod tests {
 
     use super::*;
 
+    const RTA_DST: u16 = libc::RTA_DST;
+    /// In RTA_METRICS.
+    const RTAX_MTU: u16 = 2;
+
+    /// A message octet by octet, after linux/netlink.h and linux/rtnetlink.h: nlmsghdr, a fixed part, attributes.
+    fn raw(
+        kind: u16,
+        flags: libc::c_int,
+        sequence: u32,
+        fixed: [u8; 12],
+        attributes: &[(u16, &[u8])],
+    ) -> Vec<u8> {
+        let flags = u16::try_from(flags | libc::NLM_F_REQUEST).unwrap();
+        let mut message = vec![0; 4];
+        message.extend(kind.to_ne_bytes());
+        message.extend(flags.to_ne_bytes());
+        message.extend(sequence.to_ne_bytes());
+        message.extend([0; 4]);
+        message.extend(fixed);
+        for (kind, value) in attributes {
+            let len = u16::try_from(4 + value.len()).unwrap();
+            message.extend(len.to_ne_bytes());
+            message.extend(kind.to_ne_bytes());
+            message.extend(*value);
+            message.resize(message.len().next_multiple_of(4), 0);
+        }
+        let len = u32::try_from(message.len()).unwrap();
+        message[..4].copy_from_slice(&len.to_ne_bytes());
+        message
+    }
+
     fn answer(kind: u16, fixed: [u8; 12], attributes: &[(u16, &[u8])]) -> Vec<u8> {
-        request(kind, 0, 7, fixed, attributes)
+        raw(kind, 0, 7, fixed, attributes)
     }
 
     fn route() -> Vec<u8> {
         let mut fixed = [0; 12];
+        fixed[0] = 2; // AF_INET
         fixed[7] = libc::RTN_UNICAST;
         let mtu = [&8_u16.to_ne_bytes()[..], &RTAX_MTU.to_ne_bytes(), &1400_u32.to_ne_bytes()].concat();
         let attributes: [(u16, &[u8]); 5] = [
             (RTA_DST, &[10, 0, 0, 11]),
-            (RTA_OIF, &5_u32.to_ne_bytes()),
-            (RTA_GATEWAY, &[192, 0, 2, 1]),
-            (RTA_PREFSRC, &[192, 0, 2, 9]),
-            (RTA_METRICS, &mtu),
+            (libc::RTA_OIF, &5_u32.to_ne_bytes()),
+            (libc::RTA_GATEWAY, &[192, 0, 2, 1]),
+            (libc::RTA_PREFSRC, &[192, 0, 2, 9]),
+            (libc::RTA_METRICS, &mtu),
         ];
         answer(libc::RTM_NEWROUTE, fixed, &attributes)
     }
 
     fn neighbour(kind: u16, state: u16) -> Vec<u8> {
-        let mut fixed = neighbour_header("192.0.2.1".parse().unwrap(), 5, 0);
+        let mut fixed = ndmsg(2, 5, 0);
         fixed[8..10].copy_from_slice(&state.to_ne_bytes());
-        answer(kind, fixed, &[(NDA_DST, &[192, 0, 2, 1]), (NDA_LLADDR, &[2, 0, 0, 0, 0, 1])])
+        answer(kind, fixed, &[(libc::NDA_DST, &[192, 0, 2, 1]), (libc::NDA_LLADDR, &[2, 0, 0, 0, 0, 1])])
     }
 
     fn read_all(datagram: &[u8]) -> (Vec<Route>, Vec<Neighbour>) {
@@ -306,7 +331,7 @@ mod tests {
     #[test]
     fn a_route_is_read_whole() {
         let expected = Route {
-            kind: libc::RTN_UNICAST,
+            kind: RouteType::Unicast,
             ifindex: Some(5),
             gateway: Some("192.0.2.1".parse().unwrap()),
             source: Some("192.0.2.9".parse().unwrap()),
@@ -318,7 +343,7 @@ mod tests {
     #[test]
     fn an_ipv4_route_may_have_an_ipv6_gateway() {
         let via = [&[10, 0][..], &[0xfe, 0x80], &[0; 13], &[1]].concat();
-        let datagram = answer(libc::RTM_NEWROUTE, [0; 12], &[(RTA_VIA, &via)]);
+        let datagram = answer(libc::RTM_NEWROUTE, [0; 12], &[(libc::RTA_VIA, &via)]);
         assert_eq!(read_all(&datagram).0[0].gateway, Some("fe80::1".parse().unwrap()));
     }
 
@@ -328,7 +353,7 @@ mod tests {
             .into_iter()
             .chain([(0x20, false), (0x40, true), (0x80, true), (0, false)])
         {
-            let read = read_all(&neighbour(RTM_NEWNEIGH, state)).1[0];
+            let read = read_all(&neighbour(libc::RTM_NEWNEIGH, state)).1[0];
             assert_eq!(read.mac, usable.then_some([2, 0, 0, 0, 0, 1]), "state {state:#x}");
             assert_eq!(read.fixed, matches!(state, 0x40 | 0x80), "state {state:#x}");
         }
@@ -337,7 +362,7 @@ mod tests {
 
     #[test]
     fn every_cut_of_an_answer_is_read_without_a_panic() {
-        let datagram = [route(), neighbour(RTM_NEWNEIGH, libc::NUD_REACHABLE)].concat();
+        let datagram = [route(), neighbour(libc::RTM_NEWNEIGH, libc::NUD_REACHABLE)].concat();
         assert_eq!(messages(&datagram).count(), 2);
         for cut in 0..datagram.len() {
             assert!(messages(&datagram[..cut]).count() < 2, "cut at {cut}");
@@ -345,21 +370,52 @@ mod tests {
         }
     }
 
+    /// u8 family · 3 × 0 · i32 ifindex · u16 state · u8 flags · u8 type
+    fn ndmsg(family: u8, ifindex: u32, flags: u8) -> [u8; 12] {
+        let [a, b, c, d] = ifindex.to_ne_bytes();
+        [family, 0, 0, 0, a, b, c, d, 0, 0, flags, 0]
+    }
+
     #[test]
-    fn requests_are_padded_and_tell_their_length() {
-        for to in ["10.0.0.1", "2001:db8::1"] {
+    fn requests_are_what_the_headers_of_linux_say() {
+        for (to, family, bits) in [("10.0.0.1", 2, 32), ("2001:db8::1", 10, 128)] {
             let to: IpAddr = to.parse().unwrap();
-            let requests = [
-                route_request(to, 1),
-                arrival_request(to, to, 2, 3),
-                neighbour_request(to, 2, 3),
-                use_request(to, 2, 3),
-            ];
-            for request in requests {
-                assert_eq!(request.len() % 4, 0);
-                assert_eq!(messages(&request).count(), 1);
-            }
+            let octets = match to {
+                IpAddr::V4(v4) => v4.octets().to_vec(),
+                IpAddr::V6(v6) => v6.octets().to_vec(),
+            };
+            // rtmsg: u8 family · dst_len · src_len · tos · table · protocol · scope · type · u32 flags
+            let rtmsg = |from_bits, table, kind| [family, bits, from_bits, 0, table, 0, 0, kind, 0, 0, 0, 0];
+            let get = |fixed, attributes: &[(u16, &[u8])]| raw(libc::RTM_GETROUTE, 0, 7, fixed, attributes);
+            assert_eq!(route_request(to, 7), get(rtmsg(0, 0, 0), &[(RTA_DST, &octets)]));
+            let [from, iif] = [(libc::RTA_SRC, &octets[..]), (libc::RTA_IIF, &9_u32.to_ne_bytes()[..])];
+            let arrival = get(rtmsg(bits, 0, 0), &[(RTA_DST, &octets), from, iif]);
+            assert_eq!(arrival_request(to, to, 9, 7), arrival);
+            let mut all = rtmsg(0, libc::RT_TABLE_LOCAL, libc::RTN_LOCAL);
+            all[1] = 0;
+            let dump = raw(libc::RTM_GETROUTE, libc::NLM_F_DUMP, 7, all, &[]);
+            assert_eq!(local_request(to.is_ipv4(), 7), dump);
+            let destination = [(libc::NDA_DST, &octets[..])];
+            let neighbour = raw(libc::RTM_GETNEIGH, 0, 7, ndmsg(family, 9, 0), &destination);
+            assert_eq!(neighbour_request(to, 9, 7), neighbour);
+            let flags = libc::NLM_F_CREATE | libc::NLM_F_ACK;
+            let used = raw(libc::RTM_NEWNEIGH, flags, 7, ndmsg(family, 9, libc::NTF_USE), &destination);
+            assert_eq!(use_request(to, 9, 7), used);
         }
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_decoded_is_an_error() {
+        let short = answer(libc::RTM_NEWROUTE, [2; 12], &[(libc::RTA_OIF, &[5])]);
+        let errors: Vec<_> = messages(&short).map(|message| (message.sequence, message.errno())).collect();
+        assert_eq!(errors, [(7, Some(libc::EBADMSG))]);
+        let refusal = [&(-libc::ENETUNREACH).to_ne_bytes()[..], &[0; 16]].concat();
+        let mut datagram = raw(libc::NLMSG_ERROR.try_into().unwrap(), 0, 7, [0; 12], &[]);
+        datagram.truncate(16);
+        datagram.extend(refusal);
+        let len = u32::try_from(datagram.len()).unwrap();
+        datagram[..4].copy_from_slice(&len.to_ne_bytes());
+        assert_eq!(messages(&datagram).next().unwrap().errno(), Some(libc::ENETUNREACH));
     }
 
     proptest! {
@@ -370,7 +426,7 @@ mod tests {
 
         #[test]
         fn a_changed_octet_is_read_without_a_panic(at in 0..200_usize, value: u8) {
-            let mut datagram = [route(), neighbour(RTM_NEWNEIGH, libc::NUD_REACHABLE)].concat();
+            let mut datagram = [route(), neighbour(libc::RTM_NEWNEIGH, libc::NUD_REACHABLE)].concat();
             let at = at % datagram.len();
             datagram[at] = value;
             // A length of less than a header would never advance: it must end.

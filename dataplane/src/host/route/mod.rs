@@ -10,6 +10,8 @@ use std::time::Duration;
 use std::{fmt, io, iter};
 
 pub use self::local::LocalTable;
+use netlink_packet_route::route::RouteType;
+
 use self::message::{Message, Neighbour, Route, messages};
 pub use self::monitor::{Changes, Monitor};
 use crate::host::sys::interface::Interface;
@@ -143,7 +145,7 @@ impl Resolver {
 
     /// `heard` is an IPv4 client whose packets are taken.
     fn takes_one(&mut self, to: IpAddr, heard: Option<IpAddr>, ifindex: u32) -> io::Result<bool> {
-        let local = |route: Route| route.kind == libc::RTN_LOCAL;
+        let local = |route: Route| route.kind == RouteType::Local;
         let client = if to.is_ipv4() { heard } else { Some(STRANGER_V6.into()) };
         if let Some(client) = client {
             return Ok(self.arrival(client, to, ifindex)?.is_ok_and(local));
@@ -166,7 +168,7 @@ impl Resolver {
         let Some(IpAddr::V4(own)) = own else { return Ok(None) };
         let beside = (1..=3).map(|change| Ipv4Addr::from_bits(own.to_bits() ^ change));
         for client in iter::once(STRANGER_V4).chain(beside).map(IpAddr::from) {
-            if self.arrival(client, own.into(), ifindex)?.is_ok_and(|route| route.kind == libc::RTN_LOCAL) {
+            if self.arrival(client, own.into(), ifindex)?.is_ok_and(|route| route.kind == RouteType::Local) {
                 return Ok(Some(client));
             }
         }
@@ -207,11 +209,11 @@ impl Resolver {
             return Ok(Err(Unresolved::NoSource(backend)));
         };
         match route.kind {
-            libc::RTN_LOCAL => {
+            RouteType::Local => {
                 let mtu = route.mtu.unwrap_or(LOOPBACK_MTU);
                 Ok(Ok(NextHop { egress: Egress::Local, source, mtu }))
             }
-            libc::RTN_UNICAST => self.over_link(backend, ifindex, source, &route),
+            RouteType::Unicast => self.over_link(backend, ifindex, source, &route),
             _ => no_route,
         }
     }
@@ -276,18 +278,14 @@ impl Resolver {
 
     /// Sends a request and waits for its answer. The inner error is the kernel's errno; an acknowledgement without
     /// an answer is `Err(0)`.
-    fn ask<T>(
-        &mut self,
-        request: &[u8],
-        read: impl Fn(&Message<'_>) -> Option<T>,
-    ) -> io::Result<Result<T, i32>> {
+    fn ask<T>(&mut self, request: &[u8], read: impl Fn(&Message) -> Option<T>) -> io::Result<Result<T, i32>> {
         self.socket.send(request)?;
         // Late answers to earlier requests that timed out may come first.
         for _ in 0..64 {
             let datagram = self.socket.receive(&mut self.buffer)?;
             for message in messages(datagram).filter(|message| message.sequence == self.sequence) {
-                if let Some(errno) = message::error(&message) {
-                    return Ok(Err(errno.saturating_neg()));
+                if let Some(errno) = message.errno() {
+                    return Ok(Err(errno));
                 }
                 if let Some(answer) = read(&message) {
                     return Ok(Ok(answer));
