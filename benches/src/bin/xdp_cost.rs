@@ -24,7 +24,7 @@ use common::table::{ForwardingTable, Table};
 use dataplane::drivers::xdp::Director;
 use dataplane::host::sys::thread::{cpu_time, unshare_network};
 use dataplane::pipeline::{Echo, Pipeline, Route, Underlay};
-use dataplane::redirect::clients::Own;
+use dataplane::redirect::clients::HostAddresses;
 use dataplane::redirect::config::RedirectConfig;
 use dataplane::redirect::{Neighbour, Redirect};
 use dataplane::wire::checksum::Sum;
@@ -150,7 +150,7 @@ fn redirect() -> Result<()> {
     let (client, service) = (client.local_addr()?.port(), listener.local_addr()?.port());
     let text = "{version: 1, directors: [10.0.0.1], backends: [10.0.1.0/24], vips: [203.0.113.10]}";
     let config = RedirectConfig::parse("bench", text)?;
-    let own: Own = [Prefix::host([10, 0, 1, 1].into())].into_iter().collect();
+    let own: HostAddresses = [Prefix::host([10, 0, 1, 1].into())].into_iter().collect();
     let mut program = Redirect::load(&config, &own, [2, 0, 0, 0, 0, 1], SipKey::new([7; 16]))?;
     let way = Neighbour {
         destination: [2, 0, 0, 0, 0, 2],
@@ -178,7 +178,7 @@ fn redirect() -> Result<()> {
     }
     let counts = program.counts()?;
     let rounds = u64::from(ROUNDS) * RUNS as u64;
-    if (counts.kept[1], counts.forwarded) != (rounds, rounds) {
+    if (counts.accepted[1], counts.forwarded) != (rounds, rounds) {
         bail!("not what was meant: {counts:?}");
     }
     Ok(())

@@ -13,7 +13,7 @@ use common::text::{Printable, PrintableLine};
 use crate::control::socket::Format;
 
 /// Reports what happened, as one line on standard error.
-pub(crate) fn say(program: &str, what: fmt::Arguments<'_>) {
+pub(crate) fn log(program: &str, what: fmt::Arguments<'_>) {
     drop(writeln!(io::stderr(), "{program}: {}", PrintableLine(what)));
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn show(report: &str, format: Format) {
 /// Tells the service manager, if it asked to be told, that the program is at work (sd_notify(3)).
 pub(crate) fn ready() {
     if let Some(Err(error)) = std::env::var_os("NOTIFY_SOCKET").map(|socket| notify(&socket)) {
-        say("notify", format_args!("the service manager is not told: {error}"));
+        log("notify", format_args!("the service manager is not told: {error}"));
     }
 }
 

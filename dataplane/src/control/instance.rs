@@ -28,8 +28,8 @@ pub(crate) struct InstanceLock {
 impl InstanceLock {
     /// # Errors
     /// If another process holds it, or there is no folder that only this user can write to.
-    pub(crate) fn on(interface: &Interface, say: impl Fn(std::fmt::Arguments<'_>)) -> anyhow::Result<Self> {
-        Self::within(RuntimeFolder::open(say)?, interface)
+    pub(crate) fn on(interface: &Interface, log: impl Fn(std::fmt::Arguments<'_>)) -> anyhow::Result<Self> {
+        Self::within(RuntimeFolder::open(log)?, interface)
     }
 
     fn within(folder: RuntimeFolder, interface: &Interface) -> anyhow::Result<Self> {

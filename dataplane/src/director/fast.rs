@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
+use super::log;
 use super::plan::Plan;
-use super::say;
 use super::tally::{Tally, Totals};
 use crate::control::config::{Config, Mode};
 use crate::drivers::xdp::{Attached, Counts, Director, Left, Placed, XdpError};
@@ -63,12 +63,12 @@ impl FastPath {
             Mode::Auto => match Running::start(interface, plan, false) {
                 Ok(running) => running,
                 Err(error) => {
-                    say(format_args!("{}: no XDP, workers forward everything: {error}", interface.name));
+                    log(format_args!("{}: no XDP, workers forward everything: {error}", interface.name));
                     return Ok(Self::default());
                 }
             },
         };
-        say(format_args!("{}: XDP, {placed}", interface.name));
+        log(format_args!("{}: XDP, {placed}", interface.name));
         Ok(Self(Mutex::new(Some(running))))
     }
 
@@ -78,7 +78,7 @@ impl FastPath {
         let Some(mut running) = slot.take() else { return };
         match running.follow(plan) {
             Ok(()) => *slot = Some(running),
-            Err(error) => say(format_args!("XDP ends, workers forward everything: {error}")),
+            Err(error) => log(format_args!("XDP ends, workers forward everything: {error}")),
         }
     }
 

@@ -124,7 +124,7 @@ impl Director {
         let config = Config::load(config)?;
         let table = usable(table::load(&config.table)?, &config)?;
         if let Some(warning) = expected_mtu(&config).and_then(|mtu| narrow::warning(&table, mtu)) {
-            say(format_args!("{warning}"));
+            log(format_args!("{warning}"));
         }
         show(&format!("{}: {}\n", config.table.display(), plan::name(&table)), Format::Text);
         Ok(())
@@ -141,7 +141,7 @@ impl Director {
         privileges()?;
         let signals = Signals::block().context("signals")?;
         let interface = interface(&config.interface)?;
-        let lock = Arc::new(InstanceLock::on(&interface, say)?);
+        let lock = Arc::new(InstanceLock::on(&interface, log)?);
         // Subscribed before the first look, so that nothing is missed between.
         let monitor = Monitor::open().context("netlink")?;
         let mut resolver = Resolver::open(config.underlay.pinned()).context("netlink")?;
@@ -238,7 +238,7 @@ fn pinned(
     shared: &Shared,
 ) -> io::Result<()> {
     if let Some(Err(error)) = cpu.map(thread::pin) {
-        say(format_args!("worker {number} is not bound to a CPU: {error}"));
+        log(format_args!("worker {number} is not bound to a CPU: {error}"));
     }
     match link {
         Driver::AfPacket(link) => worker::work(number, *link, own, shared),
@@ -286,7 +286,7 @@ fn offloads(
             let interface = &interface.name;
             for offload in offloads::on(interface) {
                 let name = offload.name();
-                say(format_args!("{interface}: {name} is on: frames that it merges are dropped (`merged`)"));
+                log(format_args!("{interface}: {name} is on: frames that it merges are dropped (`merged`)"));
             }
             Ok(None)
         }
@@ -312,7 +312,7 @@ fn bind_control(path: &Path) -> anyhow::Result<Control> {
     Control::bind(path).with_context(|| format!("control: {}", path.display()))
 }
 
-/// The host's own stack sees all packets too. It must have nothing to say about them. Of a prefix the first address is
+/// The host's own stack sees all packets too. It must have nothing to log about them. Of a prefix the first address is
 /// looked at: that finds a prefix that is local as a whole, and not a single address further on.
 fn warn_about_host(
     table: &ForwardingTable,
@@ -322,7 +322,7 @@ fn warn_about_host(
     let vips: BTreeSet<Prefix> = table.binds().iter().map(|(bind, _)| bind.prefix).collect();
     let taken = resolver.takes(vips.iter().map(|vip| vip.address()), interface.index).context("netlink")?;
     for (vip, _) in vips.into_iter().zip(taken).filter(|(_, taken)| *taken) {
-        say(format_args!(
+        log(format_args!(
             "VIP {vip} is an address of this host, which answers its packets too. If it is no backend, remove the \
              address; if it is one, let it ignore what is not from its redirector: {}",
             leave_to_director(vip, &interface.name)
@@ -331,7 +331,7 @@ fn warn_about_host(
     for switch in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
         let path = Path::new("/proc/sys/net").join(switch);
         if fs::read_to_string(&path).is_ok_and(|text| text.trim() != "0") {
-            say(format_args!(
+            log(format_args!(
                 "{} is on: the host may forward clients' packets a second time",
                 path.display()
             ));
@@ -356,7 +356,7 @@ pub fn leave_to_director(vip: Prefix, interface: &str) -> String {
 fn usable(loaded: LoadedTable, config: &Config) -> anyhow::Result<ForwardingTable> {
     let (table, assumes_fields) = loaded.with_fields(&config.table, config.glb)?;
     if assumes_fields {
-        say(format_args!("{}: {ASSUMED}", config.table.display()));
+        log(format_args!("{}: {ASSUMED}", config.table.display()));
     }
     Ok(table)
 }
@@ -371,6 +371,6 @@ fn folder(path: &Path) -> &Path {
 }
 
 /// Tells the operator.
-fn say(what: fmt::Arguments<'_>) {
-    console::say("director", what);
+fn log(what: fmt::Arguments<'_>) {
+    console::log("director", what);
 }

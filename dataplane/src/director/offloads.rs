@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
-use super::say;
+use super::log;
 use crate::control::instance::InstanceLock;
 use crate::host::sys::interface::{Interface, Offload, namespace_cookie};
 
@@ -56,7 +56,7 @@ impl Drop for OffloadGuard {
         for offload in &self.restored {
             if let Err(error) = offload.switch(&self.interface, true) {
                 all = false;
-                say(format_args!("{}: {} stays off: {error}", self.interface, offload.name()));
+                log(format_args!("{}: {} stays off: {error}", self.interface, offload.name()));
             }
         }
         let (folder, note) = (self.lock.folder(), self.lock.note(NOTE));
@@ -64,7 +64,7 @@ impl Drop for OffloadGuard {
             && !self.restored.is_empty()
             && let Err(error) = folder.remove(&note)
         {
-            say(format_args!("{}: {error}", folder.shown(&note).display()));
+            log(format_args!("{}: {error}", folder.shown(&note).display()));
         }
     }
 }
@@ -88,7 +88,7 @@ fn left(interface: &Interface, lock: &InstanceLock) -> Vec<Offload> {
         Ok(named(&text, &identity(interface)?))
     };
     read().unwrap_or_else(|error| {
-        say(format_args!("{}: {error}", lock.folder().shown(&lock.note(NOTE)).display()));
+        log(format_args!("{}: {error}", lock.folder().shown(&lock.note(NOTE)).display()));
         Vec::new()
     })
 }

@@ -14,7 +14,7 @@ use super::plan::{self, Plan, PlanError};
 use super::table_file::{Poke, Poker};
 use super::tally::{History, Identity, Report, counted};
 use super::worker::Shared;
-use super::{Options, say, settings, show};
+use super::{Options, log, settings, show};
 use crate::control::config::{ASSUMED, Config, ConfigError};
 use crate::control::socket::Format;
 use crate::control::table::{LoadError, LoadedTable};
@@ -94,10 +94,10 @@ impl Supervisor {
         let plan = shared.plan.load();
         let Identity { interface, mode, workers } = &self.identity;
         let (workers, table, path) = (counted(*workers, "worker"), plan.name(), config.table.display());
-        say(format_args!("{interface}, {mode}, {workers}; table {table} from {path}"));
+        log(format_args!("{interface}, {mode}, {workers}; table {table} from {path}"));
         for at in plan.pipeline.mixed_tables() {
             if let Some(table) = plan.pipeline.forwarding().tables().get(at) {
-                say(format_args!(
+                log(format_args!(
                     "table {}: backends of both families; a packet carries hops of its primary's family only",
                     table.name
                 ));
@@ -168,7 +168,7 @@ impl Supervisor {
         if config != state.config {
             state.resolver.pin(config.underlay.pinned());
             state.config = config;
-            say(format_args!("{} taken over", self.config_path.display()));
+            log(format_args!("{} taken over", self.config_path.display()));
             self.reroute(state, shared);
         }
     }
@@ -207,9 +207,9 @@ impl Supervisor {
                 shared.publish(plan);
                 lock(&self.history).swaps += 1;
                 // Only now is it true of all frames.
-                say(format_args!("table {name} replaces {}{kin}", running.name()));
+                log(format_args!("table {name} replaces {}{kin}", running.name()));
                 if assumes_fields {
-                    say(format_args!("{}: {ASSUMED}", state.config.table.display()));
+                    log(format_args!("{}: {ASSUMED}", state.config.table.display()));
                 }
                 Taken::Done
             }
@@ -227,7 +227,7 @@ impl Supervisor {
     }
 
     fn refuse(&self, why: &dyn std::fmt::Display) {
-        say(format_args!("refused: {why}"));
+        log(format_args!("refused: {why}"));
         let mut history = lock(&self.history);
         history.refused += 1;
         history.last_refusal = Some(why.to_string());
@@ -243,7 +243,7 @@ impl Supervisor {
                 tell_narrow(&plan, Some(&running));
                 shared.publish(plan);
             }
-            Err(error) => say(format_args!("routes stay as they were: {error}")),
+            Err(error) => log(format_args!("routes stay as they were: {error}")),
         }
     }
 }
@@ -260,18 +260,18 @@ fn refresh(state: &mut State) {
     }
     state.refreshed = Instant::now();
     if let Err(error) = state.resolver.refresh() {
-        say(format_args!("neighbours are not refreshed: {error}"));
+        log(format_args!("neighbours are not refreshed: {error}"));
     }
 }
 
 /// Tells which backends lost or found their next hop.
 fn tell_unresolved(plan: &Plan, before: &[(std::net::IpAddr, crate::host::route::Unresolved)]) {
     for (address, why) in plan.unresolved.iter().filter(|one| !before.contains(one)) {
-        say(format_args!("backend {address} gets no packets: {why}"));
+        log(format_args!("backend {address} gets no packets: {why}"));
     }
     let is_unresolved = |address| plan.unresolved.iter().any(|(other, _)| other == address);
     for (address, _) in before.iter().filter(|(address, _)| !is_unresolved(address)) {
-        say(format_args!("backend {address} gets packets again"));
+        log(format_args!("backend {address} gets packets again"));
     }
 }
 
@@ -280,7 +280,7 @@ fn tell_narrow(plan: &Plan, before: Option<&Plan>) {
     let warning = |plan: &Plan| narrow::warning(plan.pipeline.forwarding(), plan.pipeline.underlay().mtu);
     let (now, said) = (warning(plan), before.and_then(warning));
     if let Some(now) = now.filter(|now| said.as_ref() != Some(now)) {
-        say(format_args!("{now}"));
+        log(format_args!("{now}"));
     }
 }
 

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use super::events::Event;
-use super::{folder, say};
+use super::{folder, log};
 use crate::control::config::{Config, ConfigError};
 use crate::control::table::{LoadError, LoadedTable, load_stamped};
 use crate::host::files::Stamp;
@@ -122,7 +122,7 @@ pub(crate) fn arm(armer: &mut Armer, path: &Path) {
     let target = target.as_deref().map(folder).filter(|target| *target != folder(path));
     if let Err(error) = armer.watch([Some(folder(path)), target].into_iter().flatten()) {
         let path = folder(path).display();
-        say(format_args!("{path} is not watched, changes of the table are noticed within a second: {error}"));
+        log(format_args!("{path} is not watched, changes of the table are noticed within a second: {error}"));
     }
 }
 

@@ -42,8 +42,8 @@ struct Candidate {
 }
 
 impl RuntimeFolder {
-    /// The first folder that can be used. `say` hears of it where that is not the one that all programs share.
-    pub(crate) fn open(say: impl Fn(std::fmt::Arguments<'_>)) -> anyhow::Result<Self> {
+    /// The first folder that can be used. `log` hears of it where that is not the one that all programs share.
+    pub(crate) fn open(log: impl Fn(std::fmt::Arguments<'_>)) -> anyhow::Result<Self> {
         let candidates = candidates(env::var_os("RUNTIME_DIRECTORY"), env::var_os("XDG_RUNTIME_DIR"));
         let (folder, refused) = first(&candidates);
         let folder = folder.ok_or_else(|| {
@@ -53,7 +53,7 @@ impl RuntimeFolder {
             )
         })?;
         if !refused.is_empty() {
-            say(format_args!(
+            log(format_args!(
                 "the runtime folder is {}, which programs of other users do not see: {refused}",
                 folder.path.display()
             ));

@@ -1,28 +1,28 @@
-//! `dataplane redirect`: what was typed.
+//! `dataplane redirect`: its command line.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::config::{Mode, RedirectConfig, Typed};
+use super::config::{Mode, Overrides, RedirectConfig};
 use super::run;
 
-/// Takes GUE packets on a backend's host: keeps those that belong here, passes the others on
+/// Receive GUE packets on a backend host: accept those whose connection is here, forward the others
 #[derive(Args, Debug)]
 pub struct RedirectArgs {
     /// Configuration, for example configs/redirect.yaml
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// How packets come in, whatever the configuration says
+    /// Receive mode; overrides `mode` of the configuration
     #[arg(long, value_enum, value_name = "MODE")]
     mode: Option<Mode>,
-    /// The interface for `--mode auto` and `--mode xdp`, whatever the configuration says
+    /// Interface for `--mode auto` and `--mode xdp`; overrides `interface` of the configuration
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
-    /// Check the configuration and stop
+    /// Check the configuration and exit
     #[arg(long)]
     check: bool,
-    /// Print the counters as JSON (on SIGUSR1 and at the end)
+    /// Print the counters as JSON, on SIGUSR1 and at exit [default: text]
     #[arg(long)]
     json: bool,
 }
@@ -30,8 +30,8 @@ pub struct RedirectArgs {
 impl RedirectArgs {
     /// Runs until SIGTERM or SIGINT.
     pub fn run(&self) -> anyhow::Result<()> {
-        let typed = Typed { mode: self.mode, interface: self.interface.clone() };
-        let config = RedirectConfig::read(&self.config, typed)?;
+        let overrides = Overrides { mode: self.mode, interface: self.interface.clone() };
+        let config = RedirectConfig::read(&self.config, overrides)?;
         if self.check {
             return Ok(());
         }

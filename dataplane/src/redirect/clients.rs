@@ -1,9 +1,10 @@
-//! Addresses that no client of this host can have: those that no client has anywhere (`pipeline::source`), this host's own,
-//! and VIPs that are named in full.
+//! Source addresses that no client of this host can have: those that no client has anywhere
+//! (`pipeline::source`), this host's own addresses, and VIPs that the configuration names as single
+//! addresses.
 //!
-//! The kernel refuses most of these where they come in by a wire ("martians"), but not all (an IPv6 packet from an own
-//! address passes), and none of what is handed to it through a raw socket. A UDP service that gets a packet from itself
-//! answers itself, without end.
+//! The kernel refuses most of these where they arrive on a wire ("martians"), but not all (an IPv6 packet
+//! from an own address passes), and none that it receives through a raw socket. A UDP service that receives a
+//! packet from its own address answers itself without end.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -12,30 +13,30 @@ use common::bind::Prefix;
 
 use crate::pipeline::source::is_client;
 
-/// The addresses of this host: what its local routing table holds, 127.0.0.0/8 and whole prefixes (`ip route add local`)
-/// included.
+/// The addresses of this host, as its local routing table lists them. Includes 127.0.0.0/8 and whole prefixes
+/// (`ip route add local`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Own {
+pub struct HostAddresses {
     hosts: HashSet<IpAddr>,
     prefixes: Vec<Prefix>,
 }
 
-impl Own {
-    /// Is `address` this host's?
+impl HostAddresses {
+    /// Whether `address` is an address of this host.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.hosts.contains(&address) || self.prefixes.iter().any(|prefix| prefix.contains(address))
     }
 
-    /// All of it, in no order.
+    /// All addresses and prefixes, in no particular order.
     pub fn prefixes(&self) -> impl Iterator<Item = Prefix> {
         self.hosts.iter().copied().map(Prefix::host).chain(self.prefixes.iter().copied())
     }
 }
 
-impl FromIterator<Prefix> for Own {
-    fn from_iter<T: IntoIterator<Item = Prefix>>(all: T) -> Self {
+impl FromIterator<Prefix> for HostAddresses {
+    fn from_iter<T: IntoIterator<Item = Prefix>>(prefixes: T) -> Self {
         let mut own = Self::default();
-        for prefix in all {
+        for prefix in prefixes {
             if prefix.is_host() {
                 own.hosts.insert(prefix.address());
             } else if !own.prefixes.contains(&prefix) {
@@ -47,14 +48,14 @@ impl FromIterator<Prefix> for Own {
     }
 }
 
-/// See the module.
+/// Decides whether a source address can be a client's; see the module.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct NoClients<'a> {
-    pub(super) own: &'a Own,
+pub(super) struct ForbiddenSources<'a> {
+    pub(super) own: &'a HostAddresses,
     pub(super) vips: &'a [Prefix],
 }
 
-impl NoClients<'_> {
+impl ForbiddenSources<'_> {
     pub(super) fn contains(&self, address: IpAddr) -> bool {
         let is_vip = |vip: &Prefix| vip.is_host() && vip.address() == address;
         !is_client(address) || self.own.contains(address) || self.vips.iter().any(is_vip)
@@ -71,11 +72,11 @@ mod tests {
     }
 
     #[test]
-    fn own_addresses_and_named_vips_are_no_clients() {
+    fn own_addresses_and_single_vips_are_not_clients() {
         let local = ["10.0.1.1/32", "127.0.0.0/8", "198.18.0.0/24", "2001:db8::1/128", "fd00:1::/64"];
-        let own: Own = local.map(prefix).into_iter().collect();
+        let own: HostAddresses = local.map(prefix).into_iter().collect();
         let vips = ["203.0.113.10/32", "203.0.114.0/24", "2001:db8::10/128", "2001:db8:5::/48"].map(prefix);
-        let no_clients = NoClients { own: &own, vips: &vips };
+        let forbidden = ForbiddenSources { own: &own, vips: &vips };
         for address in [
             "10.0.1.1",
             "198.18.0.77",
@@ -87,11 +88,11 @@ mod tests {
             "0.1.2.3",
             "::ffff:198.51.100.7",
         ] {
-            assert!(no_clients.contains(address.parse().unwrap()), "{address}");
+            assert!(forbidden.contains(address.parse().unwrap()), "{address}");
         }
         for address in ["10.0.1.2", "198.18.1.0", "203.0.113.11", "203.0.114.1", "2001:db8::2", "fd00:2::7"] {
-            assert!(!no_clients.contains(address.parse().unwrap()), "{address}");
+            assert!(!forbidden.contains(address.parse().unwrap()), "{address}");
         }
-        assert_eq!(own.prefixes().collect::<Own>(), own);
+        assert_eq!(own.prefixes().collect::<HostAddresses>(), own);
     }
 }

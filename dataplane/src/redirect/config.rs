@@ -1,5 +1,5 @@
-//! `redirect.yaml`: what was written, and what it means. As strict as a director's configuration, and read by the same
-//! means.
+//! `redirect.yaml`: its text, and the checked configuration. As strict as a director's configuration, with
+//! the same reader.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -13,54 +13,57 @@ use crate::control::config::{ConfigError, INTERFACE, choice, folder_of, interfac
 use crate::host::files;
 use crate::wire::gue;
 
-/// A configuration that makes sense.
+/// A checked configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedirectConfig {
-    /// Where GUE arrives. `[::]` hears IPv4 as well.
+    /// The UDP address that receives GUE. `[::]` receives IPv4 as well.
     pub listen: SocketAddr,
-    /// Who may send packets that took no hop yet.
+    /// Senders of packets that no redirector has forwarded yet (`next_hop` 0).
     pub directors: Vec<Prefix>,
-    /// Who may pass packets on, and whom they may be passed on to.
+    /// Hosts that may forward packets, and that packets may be forwarded to.
     pub backends: Vec<Prefix>,
-    /// The only destinations of packets inside.
+    /// The only allowed destinations of inner packets.
     pub vips: Vec<Prefix>,
-    /// Most addresses that a packet may carry.
+    /// Largest number of hop addresses that a packet may carry.
     pub max_hops: u8,
-    /// Off: everything that arrives is kept.
+    /// If false, every valid packet is accepted and none is forwarded.
     pub second_chance: bool,
-    /// What is done with datagrams.
+    /// How UDP datagrams are handled.
     pub udp: Udp,
-    /// How packets come in.
+    /// Receive mode.
     pub mode: Mode,
-    /// Where the kernel program is attached; none for `mode: socket`.
+    /// The interface that the kernel program is attached to; `None` for `mode: socket`.
     pub interface: Option<String>,
-    /// Threads.
+    /// Number of worker threads.
     pub workers: u8,
-    /// The mark (`SO_MARK`) of what the socket's way hands to this host's kernel, for its firewall.
+    /// The mark (`SO_MARK`) of packets that the user-space path delivers to this host's kernel, for its
+    /// firewall.
     pub mark: Option<NonZeroU32>,
-    /// Where `dataplane status` finds this process.
+    /// Path of the control socket that `dataplane status` connects to.
     pub control: Option<PathBuf>,
 }
 
-/// How packets come in.
+/// Receive mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
-    /// By the UDP socket.
+    /// All packets through the UDP socket.
     Socket,
-    /// The plain case by the kernel program, where it may be had; the rest by the socket.
+    /// The kernel program takes what it can, if it can be loaded and attached; the socket takes all other
+    /// packets.
     Auto,
-    /// The same; refused where the program cannot be had.
+    /// As `Auto`, but an error if the kernel program cannot be loaded and attached.
     Xdp,
 }
 
-/// What is done with UDP datagrams (and ICMP errors about them).
+/// How UDP datagrams, and ICMP errors about them, are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Udp {
-    /// Keep them all. The default: a UDP service has one unconnected socket that takes every client's datagrams, on
-    /// every backend, so the kernel cannot tell a known client from a new one and would have to be asked each time.
+    /// Accept them all. The default: a UDP service has one unconnected socket that receives every client's
+    /// datagrams, on every backend. The kernel cannot distinguish a known client from a new one, so a socket
+    /// look-up per datagram would decide nothing.
     Keep,
-    /// Keep those that a connected or bound socket would take, and pass on the others. For services that are not
-    /// there on every backend, or close their socket to drain.
+    /// Accept those that a connected or bound socket would receive, and forward the others. For services that
+    /// do not run on every backend, or that close their socket to drain.
     Socket,
 }
 
@@ -95,44 +98,44 @@ struct Raw {
     control: Slot,
 }
 
-/// What was typed beside the file, and wins over it.
+/// Command-line options that override the file.
 #[derive(Clone, Debug, Default)]
-pub struct Typed {
-    /// In place of the file's.
+pub struct Overrides {
+    /// Replaces the file's `mode`.
     pub mode: Option<Mode>,
-    /// In place of the file's.
+    /// Replaces the file's `interface`.
     pub interface: Option<String>,
 }
 
 impl RedirectConfig {
-    /// Does the socket take datagrams for this address and port? `[::]` is for both families.
+    /// Whether the socket receives datagrams for this address and port. `[::]` receives both families.
     pub fn listens_at(&self, to: SocketAddr) -> bool {
-        let address = match self.listen.ip() {
+        let matches = match self.listen.ip() {
             IpAddr::V6(any) if any.is_unspecified() => true,
             IpAddr::V4(any) if any.is_unspecified() => to.is_ipv4(),
-            one => one == to.ip(),
+            listen => listen == to.ip(),
         };
-        address && to.port() == self.listen.port()
+        matches && to.port() == self.listen.port()
     }
 
     /// Reads a file. Paths in it are relative to its folder.
-    pub fn read(path: &Path, typed: Typed) -> Result<Self, ConfigError> {
+    pub fn read(path: &Path, overrides: Overrides) -> Result<Self, ConfigError> {
         let text = files::text(path).map_err(|error| ConfigError::unreadable(path, &error))?;
-        Self::new(path, &text, typed)
+        Self::new(path, &text, overrides)
     }
 
-    /// Reads the text of a file; `name` is for the error.
+    /// Reads a configuration from text; `name` appears in errors.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
-        Self::new(Path::new(name), text, Typed::default())
+        Self::new(Path::new(name), text, Overrides::default())
     }
 
-    fn new(path: &Path, text: &str, typed: Typed) -> Result<Self, ConfigError> {
+    fn new(path: &Path, text: &str, overrides: Overrides) -> Result<Self, ConfigError> {
         let raw: Raw = serde_yaml::from_str(text).map_err(|error| ConfigError::document(path, &error))?;
         raw.version.required(path, "version", "1")?.one_of(&[("1", ())])?;
         let hops = raw.max_hops.field(path, "max_hops");
         let workers = raw.workers.field(path, "workers");
         let mode = choice(raw.mode.field(path, "mode"), &MODES, Mode::Socket)?;
-        let mode = typed.mode.unwrap_or(mode);
+        let mode = overrides.mode.unwrap_or(mode);
         Ok(Self {
             listen: raw.listen.field(path, "listen").map_or(Ok(LISTEN), listen)?,
             directors: prefixes(&raw.directors, path, "directors")?,
@@ -142,7 +145,12 @@ impl RedirectConfig {
             second_chance: choice(raw.second_chance.field(path, "second_chance"), &SWITCH, true)?,
             udp: choice(raw.udp.field(path, "udp"), &UDP, Udp::Keep)?,
             mode,
-            interface: interface_for(mode, raw.interface.field(path, "interface"), typed.interface, path)?,
+            interface: interface_for(
+                mode,
+                raw.interface.field(path, "interface"),
+                overrides.interface,
+                path,
+            )?,
             workers: workers.map_or(Ok(1), |field| field.number(1..=64))?,
             mark: raw.mark.field(path, "mark").map(mark).transpose()?,
             control: raw.control.field(path, "control").map(|it| it.path(folder_of(path))).transpose()?,
@@ -151,9 +159,10 @@ impl RedirectConfig {
 }
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), gue::PORT);
-/// What GUE has room for: 30 IPv4 addresses.
+/// Largest number of IPv4 addresses that a GUE header has room for.
 const HOP_LIMIT: u8 = 30;
-/// What two look-ups of four hops each can carry beside the owner, while a change of hash fields is rolled out.
+/// Two look-ups of four hops each, without the owner; two look-ups happen while a change of hash fields is
+/// rolled out.
 const DEFAULT_MAX_HOPS: u8 = 7;
 const MODES: [(&str, Mode); 3] = [("socket", Mode::Socket), ("auto", Mode::Auto), ("xdp", Mode::Xdp)];
 const UDP: [(&str, Udp); 2] = [("keep", Udp::Keep), ("socket", Udp::Socket)];
@@ -162,11 +171,11 @@ const PREFIX: &str = "an address, or a prefix without host bits such as 10.0.1.0
 
 const MARK: &str = "a number from 1 to 4294967295, or from 0x1 to 0xffffffff";
 
-/// As `nft` and `ip rule` write it.
+/// Parses a mark as `nft` and `ip rule` write it: decimal, or hexadecimal with `0x`.
 fn mark(field: Field<'_>) -> Result<NonZeroU32, ConfigError> {
     let (digits, radix) = field.text().strip_prefix("0x").map_or((field.text(), 10), |digits| (digits, 16));
-    let plain = digits.bytes().all(|octet| octet.is_ascii_hexdigit());
-    let value = u32::from_str_radix(digits, radix).ok().filter(|_| plain);
+    let hex_only = digits.bytes().all(|octet| octet.is_ascii_hexdigit());
+    let value = u32::from_str_radix(digits, radix).ok().filter(|_| hex_only);
     value.and_then(NonZeroU32::new).ok_or_else(|| field.refuse(MARK))
 }
 
@@ -185,15 +194,15 @@ fn prefix(text: &str) -> Option<Prefix> {
     Prefix::new(address.parse().ok()?, bits.parse().ok()?)
 }
 
-/// Where the kernel program is to be attached, if it may be.
+/// The interface that the kernel program is attached to; required for every mode but `socket`.
 fn interface_for(
     mode: Mode,
-    written: Option<Field<'_>>,
-    typed: Option<String>,
+    from_file: Option<Field<'_>>,
+    from_command_line: Option<String>,
     path: &Path,
 ) -> Result<Option<String>, ConfigError> {
-    let written = written.map(interface).transpose()?;
-    let name = typed.or(written);
+    let from_file = from_file.map(interface).transpose()?;
+    let name = from_command_line.or(from_file);
     if name.is_none() && mode != Mode::Socket {
         let allowed = format!("{INTERFACE}, here or as --interface: mode auto and xdp need it");
         return Err(ConfigError::value(path, None, "interface", None, &allowed));
@@ -229,14 +238,14 @@ mod tests {
     }
 
     #[test]
-    fn the_second_chance_can_be_switched_off_in_plain_words() {
+    fn the_second_chance_can_be_switched_off() {
         let config =
             RedirectConfig::parse("x", &format!("{MINIMAL}second_chance: off\nudp: socket\n")).unwrap();
         assert_eq!((config.second_chance, config.udp), (false, Udp::Socket));
     }
 
     #[test]
-    fn a_mark_is_read_as_it_is_written_elsewhere() {
+    fn a_mark_is_decimal_or_hexadecimal() {
         let mark = |text: &str| RedirectConfig::parse("x", &format!("{MINIMAL}{text}\n")).unwrap().mark;
         assert_eq!(mark(""), None);
         for (text, value) in [("7", 7), ("0x54525953", 0x5452_5953), ("0xffffffff", u32::MAX), ("10", 10)] {
@@ -245,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_socket_takes_what_its_address_says() {
+    fn the_socket_receives_what_its_address_covers() {
         for (listen, takes) in [
             ("[::]:19523", [true, true, false]),
             ("0.0.0.0:19523", [true, false, false]),
@@ -265,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_and_the_words_that_say_so() {
+    fn each_invalid_value_is_refused_with_its_message() {
         for (line, expected) in [
             ("max_hops: 31", "max_hops: found `31`, allowed: a whole number from 1 to 30"),
             ("max_hops: 0", "max_hops: found `0`, allowed: a whole number from 1 to 30"),
@@ -314,14 +323,15 @@ mod tests {
         }
     }
 
-    /// Whether mode and interface are written or typed, both must be there before anything is opened.
+    /// Mode and interface may come from the file or the command line; both must be known before anything is
+    /// opened.
     #[test]
-    fn a_mode_that_needs_an_interface_says_which_key_is_missing() {
+    fn a_mode_that_needs_an_interface_names_the_missing_key() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.yaml");
         let read = |line: &str, mode, interface: Option<&str>| {
             std::fs::write(&path, format!("{MINIMAL}{line}\n")).unwrap();
-            RedirectConfig::read(&path, Typed { mode, interface: interface.map(str::to_owned) })
+            RedirectConfig::read(&path, Overrides { mode, interface: interface.map(str::to_owned) })
         };
         for (line, mode) in [("mode: auto", None), ("mode: xdp", None), ("", Some(Mode::Xdp))] {
             let refused = read(line, mode, None).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What was done with packets, by reason. Every worker has its own; a report adds them up.
+//! Packets by verdict and reason. Every worker has its own counters; a report adds them up.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,29 +8,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-use super::decide::{Keep, Refuse};
-pub use super::fast::FastReport;
+use super::decide::{Accept, Reject};
+pub use super::kernel_path::KernelPathReport;
 
-/// Different addresses that are counted one by one; more are counted together under the unspecified address.
+/// Number of addresses that are counted separately; packets of further addresses are counted under the
+/// unspecified address.
 const ADDRESSES: usize = 4_096;
 
 /// Written by one worker, read by reports.
 #[derive(Debug, Default)]
 pub struct Counters {
-    kept: [AtomicU64; Keep::ALL.len()],
-    /// The same, of packets that another redirector had passed on.
-    kept_later: [AtomicU64; Keep::ALL.len()],
-    refused: [AtomicU64; Refuse::ALL.len()],
-    /// Packets that the kernel would not take, kept or passed on.
+    accepted: [AtomicU64; Accept::ALL.len()],
+    /// The accepted packets that another redirector had forwarded.
+    accepted_later_hop: [AtomicU64; Accept::ALL.len()],
+    rejected: [AtomicU64; Reject::ALL.len()],
+    /// Packets, accepted or forwarded, that the kernel refused to send.
     send_failed: AtomicU64,
-    /// Flows that the kernel gave no answer about; they count as unknown.
+    /// Flows without a reply from the kernel; they count as unknown.
     lookup_failed: AtomicU64,
     lookups: AtomicU64,
     /// Packets whose transport checksum was unfinished.
     checksums_finished: AtomicU64,
-    /// When the last packet was kept that another redirector had passed on, in milliseconds of [`super::run`]'s clock.
+    /// When the last packet was accepted that another redirector had forwarded, in milliseconds of
+    /// [`super::run`]'s clock.
     last_second_hop_ms: AtomicU64,
-    /// Locked once a batch, after its verdicts, if one of its packets took a second hop; and by reports.
+    /// Locked once per batch, after its verdicts, if one of its packets took a second hop; and by reports.
     second_hop: Mutex<SecondHop>,
 }
 
@@ -41,30 +43,30 @@ struct SecondHop {
 }
 
 impl Counters {
-    pub(super) fn keep(&self, reason: Keep, later_hop: bool) {
-        bump(&self.kept[reason as usize], 1);
+    pub(super) fn accept(&self, reason: Accept, later_hop: bool) {
+        bump(&self.accepted[reason as usize], 1);
         if later_hop {
-            bump(&self.kept_later[reason as usize], 1);
+            bump(&self.accepted_later_hop[reason as usize], 1);
         }
     }
 
-    /// Of one batch: `arrived` are the hosts that passed on packets whose connections live here, though those hosts
-    /// own their rows now; `passed_on` are the hosts that packets were passed on to.
-    pub(super) fn second_hops(&self, arrived: &[IpAddr], passed_on: &[IpAddr], now_ms: u64) {
-        if arrived.is_empty() && passed_on.is_empty() {
+    /// Counts a batch. `senders` are the hosts that forwarded packets whose connections are here although
+    /// those hosts own their rows now; `forwarded_to` are the next hops of forwarded packets.
+    pub(super) fn second_hops(&self, senders: &[IpAddr], forwarded_to: &[IpAddr], now_ms: u64) {
+        if senders.is_empty() && forwarded_to.is_empty() {
             return;
         }
-        if !arrived.is_empty() {
+        if !senders.is_empty() {
             self.last_second_hop_ms.store(now_ms.max(1), Ordering::Relaxed);
         }
         if let Ok(mut second_hop) = self.second_hop.lock() {
-            arrived.iter().for_each(|from| count(&mut second_hop.from, *from));
-            passed_on.iter().for_each(|to| count(&mut second_hop.to, *to));
+            senders.iter().for_each(|from| count(&mut second_hop.from, *from));
+            forwarded_to.iter().for_each(|to| count(&mut second_hop.to, *to));
         }
     }
 
-    pub(super) fn refuse(&self, reason: Refuse) {
-        bump(&self.refused[reason as usize], 1);
+    pub(super) fn reject(&self, reason: Reject) {
+        bump(&self.rejected[reason as usize], 1);
     }
 
     pub(super) fn send_failed(&self, packets: usize) {
@@ -77,8 +79,8 @@ impl Counters {
         }
     }
 
-    pub(super) fn lookups(&self, asked: usize, unanswered: usize) {
-        bump(&self.lookups, asked);
+    pub(super) fn lookups(&self, flows: usize, unanswered: usize) {
+        bump(&self.lookups, flows);
         bump(&self.lookup_failed, unanswered);
     }
 }
@@ -93,49 +95,50 @@ fn count(map: &mut BTreeMap<IpAddr, u64>, address: IpAddr) {
     *map.entry(key).or_default() += 1;
 }
 
-/// The counters of all workers, added up.
+/// The sum of all workers' counters. The field names are keys of the JSON report.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
-    /// Packets given to this host's kernel, by reason.
+    /// Accepted packets, delivered to this host's kernel, by reason.
     pub kept: BTreeMap<&'static str, u64>,
-    /// Those of them that another redirector had passed on, by reason.
+    /// Accepted packets that another redirector had forwarded, by reason.
     pub kept_on_later_hop: BTreeMap<&'static str, u64>,
-    /// Packets whose connection lives here although another host owns its row, by the host that passed them on.
-    /// When these stand still, this host's drain is done.
+    /// Packets whose connection is here although another host owns its row, by the host that forwarded them.
+    /// When these counters stop growing, this host's drain is done.
     pub kept_on_second_hop_from: BTreeMap<IpAddr, u64>,
-    /// Milliseconds since the last of them; none if there was none since the start.
+    /// Milliseconds since the last of these packets; `None` if there was none since the start.
     pub since_second_hop_ms: Option<u64>,
-    /// Milliseconds since the start. What happened before is not counted.
+    /// Milliseconds since the start. Earlier packets are not counted.
     pub running_ms: u64,
-    /// Packets passed on, by next hop.
+    /// Forwarded packets, by next hop.
     pub forwarded_to: BTreeMap<IpAddr, u64>,
-    /// Packets refused, by reason.
+    /// Rejected packets, by reason.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Packets that the kernel would not take.
+    /// Packets that the kernel refused to send.
     pub send_failed: u64,
-    /// Questions to the kernel about flows.
+    /// Socket look-ups: flows that the kernel was queried about.
     pub lookups: u64,
-    /// Those that it did not answer.
+    /// Look-ups without a reply.
     pub lookup_failed: u64,
-    /// Packets whose transport checksum was unfinished, and that were kept or passed on with it finished. About one
-    /// in 65,536 of these was finished before and looked unfinished by chance.
+    /// Packets that had an unfinished transport checksum, and were accepted or forwarded with it finished.
+    /// About one in 65,536 of these had a finished checksum that looked unfinished by chance.
     pub checksums_finished: u64,
-    /// Datagrams that the kernel dropped because the socket's buffer was full, or their own checksum was wrong.
+    /// Datagrams that the kernel dropped because the socket's buffer was full, or their own checksum was
+    /// wrong.
     pub lost: u64,
-    /// The kernel program's share; absent without one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fast_path: Option<FastReport>,
+    /// The kernel program's counters; absent without one.
+    #[serde(rename = "fast_path", skip_serializing_if = "Option::is_none")]
+    pub kernel_path: Option<KernelPathReport>,
 }
 
 impl Report {
     /// Adds one worker's counters.
     pub fn add(&mut self, counters: &Counters, now_ms: u64) {
-        for &reason in Keep::ALL {
-            add(&mut self.kept, reason.name(), &counters.kept[reason as usize]);
-            add(&mut self.kept_on_later_hop, reason.name(), &counters.kept_later[reason as usize]);
+        for &reason in Accept::ALL {
+            add(&mut self.kept, reason.name(), &counters.accepted[reason as usize]);
+            add(&mut self.kept_on_later_hop, reason.name(), &counters.accepted_later_hop[reason as usize]);
         }
-        for &reason in Refuse::ALL {
-            add(&mut self.refused, reason.name(), &counters.refused[reason as usize]);
+        for &reason in Reject::ALL {
+            add(&mut self.refused, reason.name(), &counters.rejected[reason as usize]);
         }
         self.send_failed += counters.send_failed.load(Ordering::Relaxed);
         self.lookups += counters.lookups.load(Ordering::Relaxed);
@@ -150,7 +153,7 @@ impl Report {
         }
     }
 
-    /// Packets passed on.
+    /// Number of forwarded packets.
     pub fn forwarded(&self) -> u64 {
         self.forwarded_to.values().sum()
     }
@@ -181,14 +184,14 @@ impl fmt::Display for Report {
         writeln!(f, "send failed: {}", self.send_failed)?;
         writeln!(f, "lost before they were read: {}", self.lost)?;
         writeln!(f, "checksums finished: {}", self.checksums_finished)?;
-        if let Some(fast_path) = &self.fast_path {
-            writeln!(f, "{fast_path}")?;
+        if let Some(kernel_path) = &self.kernel_path {
+            writeln!(f, "{kernel_path}")?;
         }
-        writeln!(f, "asked the kernel: {}, without answer: {}", self.lookups, self.lookup_failed)
+        writeln!(f, "socket look-ups: {}, without reply: {}", self.lookups, self.lookup_failed)
     }
 }
 
-/// A sum, and what it is made of.
+/// Writes a sum and its parts that are not zero.
 fn section<K: fmt::Display>(
     f: &mut fmt::Formatter<'_>,
     title: &str,
@@ -206,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn never_is_told_with_how_long_that_is() {
+    fn a_second_hop_that_never_happened_is_reported_with_the_running_time() {
         let last = |since_second_hop_ms| {
             let text = Report { running_ms: 61_005, since_second_hop_ms, ..Report::default() }.to_string();
             text.lines()

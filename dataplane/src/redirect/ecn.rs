@@ -1,50 +1,52 @@
-//! Congestion that was marked on the way, on the envelope, is told to the packet inside (RFC 6040 §4.2): a sender whose
-//! packets a tunnel keeps uncongested in their own eyes would never slow down.
+//! Copies a congestion mark from the outer header to the inner packet (RFC 6040 §4.2). Without that, a sender
+//! would never learn of congestion inside the tunnel and never slow down.
 //!
-//! | inside ╲ outside | Not-ECT | ECT(0) | ECT(1) | CE |
+//! | inner ╲ outer | Not-ECT | ECT(0) | ECT(1) | CE |
 //! |---|---|---|---|---|
 //! | Not-ECT | Not-ECT | Not-ECT | Not-ECT | drop |
 //! | ECT(0) | ECT(0) | ECT(0) | ECT(1) | CE |
 //! | ECT(1) | ECT(1) | ECT(1) | ECT(1) | CE |
 //! | CE | CE | CE | CE | CE |
 //!
-//! A packet that is passed on is marked as well, and its new envelope after it, as if it had been unwrapped and wrapped
-//! again.
+//! A forwarded packet gets the mark too, and its new outer header copies it from the packet, as decapsulation
+//! followed by encapsulation would do.
 
 use crate::wire::checksum::updated;
 
-/// The field's two bits in a traffic class, and their values (RFC 3168).
+/// The ECN field is the low two bits of the traffic class; its values (RFC 3168).
 const MASK: u8 = 0b11;
 const NOT_ECT: u8 = 0b00;
 const ECT_0: u8 = 0b10;
 const ECT_1: u8 = 0b01;
 const CE: u8 = 0b11;
 
-/// The traffic class that a packet gets when it leaves an envelope; none if it must be dropped, since it cannot say
-/// that there was congestion.
-pub(super) const fn unwrapped(outside: u8, inside: u8) -> Option<u8> {
-    let ecn = match (outside & MASK, inside & MASK) {
+/// The traffic class of the inner packet after decapsulation. `None` if the packet must be dropped, because
+/// it is Not-ECT and cannot carry the mark.
+pub(super) const fn decapsulated(outer: u8, inner: u8) -> Option<u8> {
+    let ecn = match (outer & MASK, inner & MASK) {
         (CE, NOT_ECT) => return None,
         (CE, _) => CE,
         (ECT_1, ECT_0) => ECT_1,
-        (_, inside) => inside,
+        (_, inner) => inner,
     };
-    Some(inside & !MASK | ecn)
+    Some(inner & !MASK | ecn)
 }
 
-/// Writes the traffic class of an IPv4 or IPv6 packet. A checksum that was right stays right (RFC 1624, equation 3).
+/// Writes the traffic class of an IPv4 or IPv6 packet. Updates the IPv4 checksum; a right checksum stays
+/// right (RFC 1624, equation 3).
 pub(super) fn write(packet: &mut [u8], traffic_class: u8) {
     match packet {
         [first, second, ..] if *first >> 4 == 6 => {
             *first = *first & 0xf0 | traffic_class >> 4;
             *second = *second & 0x0f | traffic_class << 4;
         }
-        [first, second, middle @ ..] => {
+        [first, second, after @ ..] => {
             let word = |second: u8| u16::from_be_bytes([*first, second]);
-            let (from, to) = (word(*second), word(traffic_class));
+            let (old, new) = (word(*second), word(traffic_class));
             *second = traffic_class;
-            if let Some(checksum) = middle.get_mut(8..10).and_then(|octets| octets.first_chunk_mut::<2>()) {
-                *checksum = updated(u16::from_be_bytes(*checksum), from, to, || false).to_be_bytes();
+            // The checksum is at octet 10 of the header.
+            if let Some(checksum) = after.get_mut(8..10).and_then(|octets| octets.first_chunk_mut::<2>()) {
+                *checksum = updated(u16::from_be_bytes(*checksum), old, new, || false).to_be_bytes();
             }
         }
         _ => {}
@@ -58,24 +60,24 @@ mod tests {
 
     /// RFC 6040, figure 4, as text.
     #[test]
-    fn every_pair_is_as_the_rfc_has_it() {
+    fn every_pair_matches_the_rfc() {
         let figure = "
-            inside   Not-ECT  ECT(0)   ECT(1)   CE
+            inner    Not-ECT  ECT(0)   ECT(1)   CE
             Not-ECT  Not-ECT  Not-ECT  Not-ECT  drop
             ECT(0)   ECT(0)   ECT(0)   ECT(1)   CE
             ECT(1)   ECT(1)   ECT(1)   ECT(1)   CE
             CE       CE       CE       CE       CE";
         let value = |word: &str| ["Not-ECT", "ECT(1)", "ECT(0)", "CE"].iter().position(|name| *name == word);
-        let value = |word: &str| value(word).map(|at| u8::try_from(at).unwrap());
+        let value = |word: &str| value(word).map(|index| u8::try_from(index).unwrap());
         let mut lines = figure.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let outsides = lines.next().unwrap();
+        let outers = lines.next().unwrap();
         let mut pairs = 0;
         for line in lines {
-            for (outside, result) in outsides.iter().zip(&line).skip(1) {
+            for (outer, result) in outers.iter().zip(&line).skip(1) {
                 for dscp in 0..64 {
                     let expected = value(result).map(|ecn| dscp << 2 | ecn);
-                    let (outside, inside) = (value(outside).unwrap(), value(line[0]).unwrap());
-                    assert_eq!(unwrapped(dscp << 2 ^ 0x54 | outside, dscp << 2 | inside), expected);
+                    let (outer, inner) = (value(outer).unwrap(), value(line[0]).unwrap());
+                    assert_eq!(decapsulated(dscp << 2 ^ 0x54 | outer, dscp << 2 | inner), expected);
                 }
                 pairs += 1;
             }
@@ -99,7 +101,7 @@ mod tests {
         }
     }
 
-    /// With every field set. etherparse computes the checksum from scratch.
+    /// A header with every field set. etherparse computes the checksum from scratch.
     fn v4(traffic_class: u8) -> Vec<u8> {
         let mut header = Ipv4Header::new(0, 0x55, 6.into(), [0xff; 4], [203, 0, 113, 10]).unwrap();
         header.dscp = (traffic_class >> 2).try_into().unwrap();

@@ -1,23 +1,25 @@
-//! The identification of a kept IPv4 packet that may be a fragment.
+//! The identification of an accepted IPv4 packet that may be a fragment.
 //!
-//! A raw socket that is given an IP header replaces an identification of 0 by one of the kernel's choice (raw(7)), a
-//! new one for each packet: fragments of one datagram would never be put together. (One with DF stays 0: it is never in
-//! fragments.) So 0 becomes a number that is the same for all fragments: of a sender that counts, the one that is
-//! farthest from those in flight. Only in the socket's way: the kernel program leaves such packets to it where they are
-//! fragments, and whole datagrams need none any more.
-
+//! A raw socket that is given an IP header replaces an identification of 0 with a number of the kernel's
+//! choice (raw(7)), a new number for each packet. The fragments of one datagram would then never be
+//! reassembled. (With DF the identification stays 0; such a packet is never fragmented.) So this module
+//! replaces 0 with a number that is the same for all fragments of a datagram. For a sender that counts up, it
+//! is the number farthest from those of packets in flight.
+//!
+//! Only the user-space path needs this. The kernel program punts fragments to it, and whole datagrams need no
+//! identification.
 use crate::wire::checksum::updated;
 
-/// Half the numbers away from 0.
-const IN_PLACE_OF_0: u16 = 0x8000;
+/// Half of the number space away from 0.
+const REPLACEMENT: u16 = 0x8000;
 const FIELD: std::ops::Range<usize> = 4..6;
 const CHECKSUM: std::ops::Range<usize> = 10..12;
 
-/// Gives an IPv4 packet whose identification is 0 another. Its checksum stays right.
+/// Replaces the identification of an IPv4 packet, which is 0. A right checksum stays right.
 pub(super) fn write(packet: &mut [u8]) {
     let Some(checksum) = packet.get(CHECKSUM).and_then(|octets| octets.first_chunk()) else { return };
-    let checksum = updated(u16::from_be_bytes(*checksum), 0, IN_PLACE_OF_0, || false);
-    for (field, value) in [(FIELD, IN_PLACE_OF_0), (CHECKSUM, checksum)] {
+    let checksum = updated(u16::from_be_bytes(*checksum), 0, REPLACEMENT, || false);
+    for (field, value) in [(FIELD, REPLACEMENT), (CHECKSUM, checksum)] {
         if let Some(octets) = packet.get_mut(field) {
             octets.copy_from_slice(&value.to_be_bytes());
         }

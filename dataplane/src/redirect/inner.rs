@@ -1,8 +1,8 @@
-//! The packet inside, as far as the decision needs it: what kind it is and which flow of this host it belongs to.
+//! Reads the inner packet: its kind, and the flow of this host that it belongs to.
 //!
-//! A flow is named from this host's side: `local` is the VIP and its port, `remote` the client. An ICMP error is
-//! about a packet that this service *sent*, so the packet that it quotes has the VIP as its source: the quoted flow
-//! is already the right way round. Nothing here panics, whatever the octets are.
+//! A flow is named from this host's side: `local` is the VIP and its port, `remote` the client. An ICMP error
+//! is about a packet that this service *sent*, so the quoted packet has the VIP as its source and its flow
+//! needs no reversal. Nothing here panics, whatever the octets are.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -18,11 +18,11 @@ pub struct Flow {
     pub protocol: Protocol,
     /// The service's address (a VIP) and port.
     pub local: SocketAddr,
-    /// The client's.
+    /// The client's address and port.
     pub remote: SocketAddr,
 }
 
-/// What a packet is, for the purpose of keeping it or passing it on.
+/// The kind of a packet, as far as the verdict depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A segment of this flow.
@@ -33,63 +33,49 @@ pub enum Kind {
     Error(Flow),
     /// An echo request.
     Echo,
-    /// A fragment: ports are in the first one only, so none is looked at and the kernel puts them together.
+    /// A fragment. Only the first fragment has ports, so none is looked up; the kernel reassembles them.
     Fragment,
-    /// Anything else; the kernel knows what to do with it.
+    /// Anything else; the kernel handles it.
     Other,
 }
 
-/// The fields of a TCP header that matter here.
+/// The fields of a TCP header that the verdict depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Sequence number.
     pub sequence: u32,
-    flags: u8,
+    /// Its flags.
+    pub flags: tcp::Flags,
 }
 
 impl Segment {
-    /// A segment with these flag octets (RFC 9293 §3.1, the low eight).
+    /// A segment with these flags (RFC 9293 §3.1, the low eight bits).
     pub const fn new(sequence: u32, flags: u8) -> Self {
-        Self { sequence, flags }
-    }
-
-    /// SYN without ACK (or RST): the first packet of a connection.
-    pub const fn opens(self) -> bool {
-        self.flags & 0x16 == 0x02
-    }
-
-    /// FIN or RST: afterwards the client may use the same ports again.
-    pub const fn closes(self) -> bool {
-        self.flags & 0x05 != 0
-    }
-
-    /// ACK, and neither SYN nor RST: it can complete a handshake.
-    pub const fn acknowledges(self) -> bool {
-        self.flags & 0x16 == 0x10
+        Self { sequence, flags: tcp::Flags(flags) }
     }
 }
 
-/// A packet whose lengths and header are sound.
+/// A packet whose lengths and IP header are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inner {
-    /// Who sent it, by its own account.
+    /// Source address, as the packet claims.
     pub source: IpAddr,
-    /// Whom it is for.
+    /// Destination address.
     pub destination: IpAddr,
-    /// Octets by its own IP header; what lies beyond is padding.
+    /// Length in octets by its IP header; octets beyond that are padding.
     pub len: usize,
     /// DSCP and ECN.
     pub traffic_class: u8,
-    /// It may be a fragment, or become one, and its identification is 0 (IPv4).
-    pub unidentified: bool,
-    /// What it is.
+    /// Whether it is an IPv4 packet with identification 0 that is a fragment or may become one.
+    pub needs_identification: bool,
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// What is wrong with a packet.
+/// Why an inner packet is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfit {
-    /// It ends before it should, or is not of the version that the GUE header says.
+pub enum InnerError {
+    /// It ends early, or its version is not the one that the GUE header announces.
     Truncated,
     /// The checksum of the IPv4 header is wrong.
     HeaderChecksum,
@@ -99,41 +85,43 @@ pub enum Unfit {
 
 impl Inner {
     /// Reads an IPv4 (`protocol` 4) or IPv6 (41) packet.
-    pub fn parse(protocol: u8, octets: &[u8]) -> Result<Self, Unfit> {
-        let ip = Ip::parse(octets).ok_or(Unfit::Truncated)?;
+    pub fn parse(protocol: u8, octets: &[u8]) -> Result<Self, InnerError> {
+        let ip = IpHeader::parse(octets).ok_or(InnerError::Truncated)?;
         if ip.source.is_ipv4() != (protocol == protocol::IPV4) {
-            return Err(Unfit::Truncated);
+            return Err(InnerError::Truncated);
         }
-        let whole = octets.get(..ip.len).ok_or(Unfit::Truncated)?;
-        let payload = whole.get(ip.header..).ok_or(Unfit::Truncated)?;
-        let unidentified = check_v4(protocol, whole)?;
+        let whole = octets.get(..ip.len).ok_or(InnerError::Truncated)?;
+        let payload = whole.get(ip.header..).ok_or(InnerError::Truncated)?;
+        let needs_identification = check_v4(protocol, whole)?;
         let fragment = ip.fragment.map(|_| Kind::Fragment);
-        let kind = fragment.or_else(|| kind(&ip, payload)).ok_or(Unfit::Truncated)?;
-        let Ip { source, destination, len, traffic_class, .. } = ip;
-        Ok(Self { source, destination, len, traffic_class, unidentified, kind })
+        let kind = fragment.or_else(|| kind(&ip, payload)).ok_or(InnerError::Truncated)?;
+        let IpHeader { source, destination, len, traffic_class, .. } = ip;
+        Ok(Self { source, destination, len, traffic_class, needs_identification, kind })
     }
 
-    /// The addresses that must be those of hosts elsewhere: the sender, a client or a router, and the client that an
-    /// ICMP error is about.
-    pub fn others(&self) -> impl Iterator<Item = IpAddr> {
+    /// The addresses that must belong to other hosts: the sender (a client or a router), and the client that
+    /// an ICMP error is about.
+    pub fn remote_addresses(&self) -> impl Iterator<Item = IpAddr> {
         let quoted = if let Kind::Error(flow) = self.kind { Some(flow.remote.ip()) } else { None };
         [Some(self.source), quoted].into_iter().flatten()
     }
 }
 
-/// A raw socket would write a right checksum over a wrong one, and does not look at options. Says whether the
-/// identification is 0 where it matters.
-fn check_v4(protocol: u8, packet: &[u8]) -> Result<bool, Unfit> {
-    let Some(view) = Some(packet).filter(|_| protocol == protocol::IPV4) else { return Ok(false) };
-    let view = ipv4::View::parse(view).map_err(|_| Unfit::Truncated)?;
+/// Checks an IPv4 header, because a raw socket overwrites a wrong checksum with a right one and ignores
+/// options. Returns whether the packet needs an identification.
+fn check_v4(protocol: u8, packet: &[u8]) -> Result<bool, InnerError> {
+    if protocol != protocol::IPV4 {
+        return Ok(false);
+    }
+    let view = ipv4::View::parse(packet).map_err(|_| InnerError::Truncated)?;
     match (view.checksum_holds(), view.options_hold()) {
-        (false, _) => Err(Unfit::HeaderChecksum),
-        (true, false) => Err(Unfit::Options),
+        (false, _) => Err(InnerError::HeaderChecksum),
+        (true, false) => Err(InnerError::Options),
         (true, true) => Ok(view.identification() == 0 && !view.dont_fragment()),
     }
 }
 
-fn kind(ip: &Ip, payload: &[u8]) -> Option<Kind> {
+fn kind(ip: &IpHeader, payload: &[u8]) -> Option<Kind> {
     let message = |kind: Option<icmp::Kind>| {
         Some(match kind.filter(|_| payload.len() >= icmp::HEADER_LEN)? {
             icmp::Kind::EchoRequest => Kind::Echo,
@@ -160,40 +148,40 @@ fn segment(header: &[u8; tcp::HEADER_LEN]) -> Segment {
     Segment::new(u32::from_be_bytes([header[4], header[5], header[6], header[7]]), header[13])
 }
 
-/// The flow of the packet that an ICMP error quotes. Eight octets after its IP header are enough, and its total
-/// length is of no interest: routers cut quotes short.
-fn quoted(ip: &Ip, quote: &[u8]) -> Option<Flow> {
-    let inside = Ip::parse(quote)?;
-    // A later fragment has no ports, and a packet that the VIP did not send is none of ours.
-    if inside.fragment == Some(Part::Later) || inside.source != ip.destination {
+/// The flow of the packet that an ICMP error quotes. Eight octets after its IP header are enough. Its total
+/// length is ignored, because routers shorten quotes.
+fn quoted(ip: &IpHeader, quote: &[u8]) -> Option<Flow> {
+    let quoted = IpHeader::parse(quote)?;
+    // A later fragment has no ports. A packet that the VIP did not send is not about a flow of this host.
+    if quoted.fragment == Some(FragmentPart::Later) || quoted.source != ip.destination {
         return None;
     }
-    let protocol = Protocol::from_number(inside.protocol)?;
-    inside.flow(protocol, quote.get(inside.header..)?.get(..icmp::QUOTED_TRANSPORT_LEN)?)
+    let protocol = Protocol::from_number(quoted.protocol)?;
+    quoted.flow(protocol, quote.get(quoted.header..)?.get(..icmp::QUOTED_TRANSPORT_LEN)?)
 }
 
-/// What the IP header says, extension headers included.
-struct Ip {
+/// The fields of an IP header, including IPv6 extension headers.
+struct IpHeader {
     source: IpAddr,
     destination: IpAddr,
     traffic_class: u8,
-    /// Octets before the transport header.
+    /// Offset of the transport header, in octets.
     header: usize,
-    /// Octets in all, by the header's own account.
+    /// Length of the packet in octets, by its header.
     len: usize,
     protocol: u8,
-    fragment: Option<Part>,
+    fragment: Option<FragmentPart>,
 }
 
-/// Which part of a greater packet.
+/// Which part of a fragmented packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    /// The one with the transport header.
+enum FragmentPart {
+    /// The fragment with the transport header.
     First,
     Later,
 }
 
-impl Ip {
+impl IpHeader {
     fn parse(octets: &[u8]) -> Option<Self> {
         match octets.first()? >> 4 {
             4 => Self::parse_v4(octets),
@@ -204,7 +192,7 @@ impl Ip {
 
     fn parse_v4(octets: &[u8]) -> Option<Self> {
         let view = ipv4::View::parse(octets).ok()?;
-        let part = if view.is_later_fragment() { Part::Later } else { Part::First };
+        let part = if view.is_later_fragment() { FragmentPart::Later } else { FragmentPart::First };
         (view.header_len() <= view.total_len()).then(|| Self {
             source: Ipv4Addr::from(view.source()).into(),
             destination: Ipv4Addr::from(view.destination()).into(),
@@ -219,7 +207,8 @@ impl Ip {
     fn parse_v6(octets: &[u8]) -> Option<Self> {
         let view = ipv6::View::parse(octets).ok()?;
         let upper = ipv6::upper(view.next_header(), octets.get(ipv6::HEADER_LEN..)?).ok()?;
-        let part = |fragment: ipv6::Fragment| if fragment.later { Part::Later } else { Part::First };
+        let part =
+            |fragment: ipv6::Fragment| if fragment.later { FragmentPart::Later } else { FragmentPart::First };
         Some(Self {
             source: Ipv6Addr::from(view.source()).into(),
             destination: Ipv6Addr::from(view.destination()).into(),
@@ -310,7 +299,11 @@ pub(crate) mod tests {
     fn every_prefix_is_refused() {
         for (protocol, octets) in [(4, syn(CLIENT, VIP)), (41, v6(6, &ACK))] {
             for len in 0..octets.len() {
-                assert_eq!(Inner::parse(protocol, &octets[..len]), Err(Unfit::Truncated), "{len} octets");
+                assert_eq!(
+                    Inner::parse(protocol, &octets[..len]),
+                    Err(InnerError::Truncated),
+                    "{len} octets"
+                );
             }
         }
     }
@@ -372,13 +365,13 @@ pub(crate) mod tests {
         for bit in (0..20 * 8).filter(|bit| ![0, 2, 3].contains(&(bit / 8))) {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Inner::parse(4, &bad), Err(Unfit::HeaderChecksum), "bit {bit}");
+            assert_eq!(Inner::parse(4, &bad), Err(InnerError::HeaderChecksum), "bit {bit}");
         }
         for (options, expected) in [
             ([1, 1, 1, 0], Ok(())),
             ([7, 3, 4, 0], Ok(())),
-            ([7, 5, 4, 0], Err(Unfit::Options)),
-            ([7, 1, 0, 0], Err(Unfit::Options)),
+            ([7, 5, 4, 0], Err(InnerError::Options)),
+            ([7, 1, 0, 0], Err(InnerError::Options)),
         ] {
             let mut packet = [&good[..20], &options, &good[20..]].concat();
             packet[0] = 0x46;
@@ -403,12 +396,12 @@ pub(crate) mod tests {
             packet[6..8].copy_from_slice(&u16::to_be_bytes(word));
             seal(&mut packet);
             assert_eq!(
-                Inner::parse(4, &packet).unwrap().unidentified,
+                Inner::parse(4, &packet).unwrap().needs_identification,
                 expected,
                 "{identification} {word:04x}"
             );
         }
-        assert!(!Inner::parse(41, &v6(6, &ACK)).unwrap().unidentified);
+        assert!(!Inner::parse(41, &v6(6, &ACK)).unwrap().needs_identification);
     }
 
     #[test]

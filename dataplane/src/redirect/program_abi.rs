@@ -1,4 +1,4 @@
-//! The mirror of `bpf/redirect_abi.h`.
+//! The Rust side of `bpf/redirect_abi.h`.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,21 +9,22 @@ use super::config::{RedirectConfig, Udp};
 use crate::drivers::xdp::XdpError;
 use crate::drivers::xdp::abi::{Octets, high_bits_v4, high_bits_v6};
 
-/// Of `struct redirect_config`.
+/// Size of `struct redirect_config` in octets.
 const CONFIG: usize = 992;
-/// `MAX_PREFIXES`: of each list.
+/// `MAX_PREFIXES`: largest number of prefixes in each list.
 const MAX_PREFIXES: usize = 16;
-/// `KEPT_LATER`: reasons to keep.
+/// `KEPT_LATER`: number of reasons to accept that the program counts.
 pub(super) const KEPT: usize = 6;
-/// `FORWARDED`.
+/// `FORWARDED`: index of the counter of forwarded packets.
 pub(super) const FORWARDED: usize = 2 * KEPT;
-/// Names of `LEFT_NOT_OURS` and what follows.
+/// Names of the reasons to punt, from `LEFT_NOT_OURS` on.
 pub(super) const LEFT: [&str; 7] =
     ["not_ours", "outer", "sender", "gue", "inner", "unresolved", "inner_unfinished"];
-/// `FATES`.
+/// `FATES`: number of counters.
 pub(super) const FATES: usize = FORWARDED + 1 + LEFT.len();
 
-/// `struct redirect_config`. IPv6 senders and hops are left to user space, so only their IPv4 prefixes are there.
+/// The octets of `struct redirect_config`. Packets with IPv6 outer headers are punted, so the lists of
+/// senders and hops have IPv4 prefixes only.
 pub(super) fn config(
     from: &RedirectConfig,
     own: &[Ipv4Addr],
@@ -44,18 +45,18 @@ pub(super) fn config(
     to.u8(limited("IPv4 VIPs", vips_v4.len())?);
     to.u8(limited("IPv6 VIPs", vips_v6.len())?);
     to.u8(0);
-    for at in 0..MAX_PREFIXES {
-        to.put(own.get(at).map_or([0; 4], Ipv4Addr::octets));
+    for index in 0..MAX_PREFIXES {
+        to.put(own.get(index).map_or([0; 4], Ipv4Addr::octets));
     }
     for list in [directors, backends, vips_v4] {
-        (0..MAX_PREFIXES).for_each(|at| write_v4(&mut to, list.get(at)));
+        (0..MAX_PREFIXES).for_each(|index| write_v4(&mut to, list.get(index)));
     }
-    (0..MAX_PREFIXES).for_each(|at| write_v6(&mut to, vips_v6.get(at)));
+    (0..MAX_PREFIXES).for_each(|index| write_v6(&mut to, vips_v6.get(index)));
     to.put(syn_key.octets());
     Ok(to.into_inner())
 }
 
-/// `struct prefix`: its length, and the address in octets.
+/// The fields of `struct prefix`: length in bits, and the address in octets.
 pub(super) fn prefix(prefix: Prefix) -> (u32, [u8; 16]) {
     match prefix.address() {
         IpAddr::V4(v4) => (96 + u32::from(prefix.bits()), v4.to_ipv6_mapped().octets()),
@@ -89,7 +90,7 @@ fn write_v6(to: &mut Octets, prefix: Option<&Prefix>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redirect::decide::Keep;
+    use crate::redirect::decide::Accept;
 
     const TEXT: &str = "{version: 1, directors: [10.0.0.1], backends: [10.0.1.0/24], vips: [203.0.113.10, \"2001:db8::/64\"]}";
 
@@ -99,15 +100,19 @@ mod tests {
         assert!(header.contains(&format!("sizeof(struct redirect_config) == {CONFIG},")));
         assert!(header.contains(&format!("\tFATES = {FATES},\n")));
         assert!(header.contains(&format!("\tFORWARDED = {FORWARDED},\n")));
-        for (at, reason) in Keep::ALL.iter().take(KEPT).enumerate() {
-            let line = format!("\tKEPT_{} = {at},\n", reason.name().to_uppercase());
+        for (index, reason) in Accept::ALL.iter().take(KEPT).enumerate() {
+            let line = format!("\tKEPT_{} = {index},\n", reason.name().to_uppercase());
             assert!(header.contains(&line), "{line}");
         }
-        for (at, name) in LEFT.iter().enumerate() {
-            assert!(header.contains(&format!("\tLEFT_{} = {},\n", name.to_uppercase(), FORWARDED + 1 + at)));
+        for (index, name) in LEFT.iter().enumerate() {
+            assert!(header.contains(&format!(
+                "\tLEFT_{} = {},\n",
+                name.to_uppercase(),
+                FORWARDED + 1 + index
+            )));
         }
-        let slots = crate::redirect::SYN_SLOTS.trailing_zeros();
-        assert!(header.contains(&format!("\tRECENT_SYNS = 1 << {slots},\n")));
+        let words = crate::redirect::SYN_WORDS.trailing_zeros();
+        assert!(header.contains(&format!("\tRECENT_SYNS = 1 << {words},\n")));
         let config = RedirectConfig::parse("t", TEXT).unwrap();
         let config = super::config(&config, &[[10, 0, 1, 1].into()], [2; 6], SipKey::new([7; 16])).unwrap();
         assert_eq!((config.len(), config[CONFIG - 16..].to_vec()), (CONFIG, vec![7; 16]));
@@ -115,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn more_prefixes_than_fit_are_refused() {
+    fn too_many_prefixes_are_refused() {
         let own = vec![Ipv4Addr::LOCALHOST; 17];
         let key = SipKey::new([7; 16]);
         let error = config(&RedirectConfig::parse("t", TEXT).unwrap(), &own, [2; 6], key).unwrap_err();

@@ -1,21 +1,24 @@
-//! The SYNs that were kept here lately, and why that answers for SYN cookies.
+//! The SYNs that were accepted here recently. They stand in for a check of SYN cookies.
 //!
-//! When a listener's queue is full the kernel answers a SYN with a cookie and forgets it. The ACK that completes the
-//! handshake then finds no socket, and the kernel does not tell user space whether a cookie is good. Passed on, it
-//! would reach a host with another secret and be answered with RST.
+//! When a listener's queue is full, the kernel answers a SYN with a cookie and forgets it. The ACK that
+//! completes the handshake then finds no socket, and the kernel offers user space no way to check a cookie.
+//! If that ACK were forwarded, it would reach a host with another secret and be answered with RST.
 //!
-//! But each SYN came through here first, and the connection that it opens can live nowhere else. So it is enough to
-//! remember it: a segment that carries on from the sequence number of a SYN kept here belongs here. The client may
-//! send up to the window of the SYN-ACK before it hears from us again; that window is never scaled (RFC 7323 §2.2),
-//! hence the 65,535 octets of [`fits`]. If the kernel has dropped the connection meanwhile, it answers RST itself,
-//! which is what a host should do that owned the connection.
+//! But every SYN passes this redirector first, and the connection that it opens can exist on no other host.
+//! So it is enough to remember the SYN: a segment that continues from the sequence number of a SYN accepted
+//! here belongs here. Before it receives another packet from this host, the client may send up to the window
+//! of the SYN-ACK; that window is never scaled (RFC 7323 §2.2), hence the 65,535 octets of [`continues`]. If
+//! the kernel has dropped the connection meanwhile, it answers RST itself, as the host that owns the
+//! connection should.
 //!
-//! A fixed table of words, indexed by a keyed hash of the flow, newest wins. A flood that fills it within one round
-//! trip costs what a host without this table loses always: those handshakes, and none that has completed.
+//! The memory is a fixed table of words, indexed by a keyed hash of the flow; the newest entry wins. A flood
+//! that fills the table within one round trip breaks the handshakes of that time, as would always happen
+//! without this table; established connections are not affected.
 //!
-//! Where a kernel program takes the plain case, the table is an array of that program, and both read and write it: either
-//! may see the SYN, and the other what follows. It asks this table, too, and not the kernel whether a cookie is good: hosts
-//! that are containers of one kernel share its secret, and each would take the others' cookies for its own.
+//! With a kernel program the table is an array map of that program, and both read and write it: either may
+//! see the SYN, and the other what follows. The program, too, uses this table instead of the kernel's own
+//! cookie check: containers on one kernel share its secret, and each would accept the others' cookies as its
+//! own.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,90 +31,98 @@ use common::hash::SipKey;
 use super::inner::{Flow, Segment};
 use crate::host::sys::bpf::Words;
 
-/// 2 MiB. At 100,000 SYNs a second a SYN is forgotten after about two seconds.
-pub(crate) const SLOTS: usize = 1 << 18;
-/// Linux takes a cookie back for at most two minutes (MAX_SYNCOOKIE_AGE), and at least for one.
+/// Number of entries (2 MiB). At 100,000 SYNs per second an entry is overwritten after about two seconds.
+pub(crate) const WORDS: usize = 1 << 18;
+/// Lifetime of an entry in seconds. Linux accepts a cookie for at most two minutes (MAX_SYNCOOKIE_AGE), and
+/// at least for one minute.
 const SECONDS: u64 = 60;
-/// All of a flow, in the order that the kernel program hashes: of client and service.
+/// All fields of a flow, in the order in which the kernel program hashes them: client first, then service.
 const FIELDS: HashFields = HashFields::DEFAULT.with(HashFields::DST_ADDR).with(HashFields::DST_PORT);
 
 /// Shared by all workers and the kernel program: a SYN and its ACK may come from different directors.
 #[derive(Debug)]
 pub(super) struct RecentSyns {
-    slots: ArcSwap<Slots>,
+    words: ArcSwap<Storage>,
     key: SipKey,
-    /// Of the clock that the kernel program reads (CLOCK_MONOTONIC), when milliseconds were 0.
+    /// Time 0 of the workers' milliseconds, on the clock that the kernel program reads (CLOCK_MONOTONIC).
     start: Duration,
 }
 
-/// Tag (24 bits) ‖ second it was seen (8) ‖ initial sequence number (32); 0 is empty.
+/// Words of: tag (24 bits) ‖ second of arrival (8) ‖ initial sequence number (32). 0 is empty.
 #[derive(Debug)]
-enum Slots {
-    Own(Box<[AtomicU64]>),
-    /// Of a kernel program.
+enum Storage {
+    /// Memory of this process.
+    Private(Box<[AtomicU64]>),
+    /// The array map of a kernel program.
     Shared(Words),
 }
 
-impl Slots {
+impl Storage {
     fn words(&self) -> &[AtomicU64] {
         match self {
-            Self::Own(words) => words,
+            Self::Private(words) => words,
             Self::Shared(words) => words,
         }
     }
 }
 
 impl RecentSyns {
-    /// Knows nothing. Milliseconds count from `start`, a time of the monotonic clock.
+    /// An empty table. Milliseconds count from `start`, a time of the monotonic clock.
     pub(super) fn new(start: Duration) -> Self {
         let random = RandomState::new();
         let mut key = [0; 16];
         for (number, half) in key.as_chunks_mut::<8>().0.iter_mut().enumerate() {
             *half = random.hash_one(number).to_le_bytes();
         }
-        let slots = Slots::Own((0..SLOTS).map(|_| AtomicU64::new(0)).collect());
-        Self { slots: ArcSwap::from_pointee(slots), key: SipKey::new(key), start }
+        let words = Storage::Private((0..WORDS).map(|_| AtomicU64::new(0)).collect());
+        Self { words: ArcSwap::from_pointee(words), key: SipKey::new(key), start }
     }
 
-    /// For the kernel program.
+    /// The hash key, for the kernel program.
     pub(super) const fn key(&self) -> SipKey {
         self.key
     }
 
-    /// Goes on in the memory of a kernel program, which has at least [`SLOTS`] words and is not used yet.
+    /// Moves the table into the memory of a kernel program, which has at least [`WORDS`] words and is not
+    /// attached yet.
     pub(super) fn share(&self, words: Words) {
-        for (to, from) in words.iter().zip(self.slots.load().words()) {
+        for (to, from) in words.iter().zip(self.words.load().words()) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        self.slots.store(Slots::Shared(words).into());
+        self.words.store(Storage::Shared(words).into());
     }
 
+    /// Stores a SYN that was accepted.
     pub(super) fn remember(&self, flow: &Flow, sequence: u32, now_ms: u64) {
-        let (slot, tag) = self.place(flow);
+        let (index, tag) = self.index_and_tag(flow);
         let word = (tag << 40) | (self.second(now_ms) << 32) | u64::from(sequence);
-        if let Some(slot) = self.slots.load().words().get(slot) {
+        if let Some(slot) = self.words.load().words().get(index) {
             slot.store(word, Ordering::Relaxed);
         }
     }
 
-    /// May `segment` complete, or be sent right after, the handshake of a SYN that was kept here?
-    pub(super) fn fits(&self, flow: &Flow, segment: Segment, now_ms: u64) -> bool {
-        let (slot, tag) = self.place(flow);
-        let word = self.slots.load().words().get(slot).map_or(0, |slot| slot.load(Ordering::Relaxed));
-        // The kernel program may have read its clock a moment later than this thread.
+    /// Whether `segment` can complete the handshake of a SYN that was accepted here, or be sent right after
+    /// it.
+    pub(super) fn completes_handshake(&self, flow: &Flow, segment: Segment, now_ms: u64) -> bool {
+        let (index, tag) = self.index_and_tag(flow);
+        let word = self.words.load().words().get(index).map_or(0, |slot| slot.load(Ordering::Relaxed));
+        // The kernel program may have read its clock slightly later than this thread.
         let age = self.second(now_ms).wrapping_sub(word >> 32).wrapping_add(1) & 0xff;
         #[expect(clippy::cast_possible_truncation, reason = "the low half of the word")]
         let initial = word as u32;
-        segment.acknowledges() && word >> 40 == tag && age <= SECONDS + 1 && fits(initial, segment.sequence)
+        segment.flags.acknowledges()
+            && word >> 40 == tag
+            && age <= SECONDS + 1
+            && continues(initial, segment.sequence)
     }
 
-    fn place(&self, flow: &Flow) -> (usize, u64) {
+    fn index_and_tag(&self, flow: &Flow) -> (usize, u64) {
         let ports = Some((flow.remote.port(), flow.local.port()));
         let key = FlowKey { src_addr: flow.remote.ip(), dst_addr: flow.local.ip(), ports };
         let hash = key.hash(self.key, FIELDS).0;
         #[expect(clippy::cast_possible_truncation, reason = "masked to the table's size")]
-        let index = hash as usize & (SLOTS - 1);
-        // Never 0, so that no flow matches an empty slot.
+        let index = hash as usize & (WORDS - 1);
+        // The tag is never 0, so that no flow matches an empty word.
         (index, (hash >> 40) | 1)
     }
 
@@ -120,8 +131,9 @@ impl RecentSyns {
     }
 }
 
-/// The first octet after a SYN has its sequence number plus one.
-const fn fits(initial: u32, sequence: u32) -> bool {
+/// Whether `sequence` is within one unscaled window after a SYN with sequence number `initial`. The first
+/// octet after a SYN has its sequence number plus one.
+const fn continues(initial: u32, sequence: u32) -> bool {
     sequence.wrapping_sub(initial).wrapping_sub(1) <= 65_535
 }
 
@@ -146,11 +158,11 @@ mod tests {
         for initial in [0, 7, u32::MAX] {
             syns.remember(&flow(1), initial, 5_000);
             let at = |offset: u32| Segment::new(initial.wrapping_add(offset), ACK);
-            assert!(syns.fits(&flow(1), at(1), 5_000));
-            assert!(syns.fits(&flow(1), at(65_536), 5_000));
-            assert!(!syns.fits(&flow(1), at(65_537), 5_000));
-            assert!(!syns.fits(&flow(1), at(0), 5_000));
-            assert!(!syns.fits(&flow(2), at(1), 5_000));
+            assert!(syns.completes_handshake(&flow(1), at(1), 5_000));
+            assert!(syns.completes_handshake(&flow(1), at(65_536), 5_000));
+            assert!(!syns.completes_handshake(&flow(1), at(65_537), 5_000));
+            assert!(!syns.completes_handshake(&flow(1), at(0), 5_000));
+            assert!(!syns.completes_handshake(&flow(2), at(1), 5_000));
         }
     }
 
@@ -160,38 +172,42 @@ mod tests {
         syns.remember(&flow(1), 10, 0);
         for flags in 0..=u8::MAX {
             let acknowledges = flags & 0x10 != 0 && flags & 0x06 == 0;
-            assert_eq!(syns.fits(&flow(1), Segment::new(11, flags), 0), acknowledges, "{flags:#04x}");
+            assert_eq!(
+                syns.completes_handshake(&flow(1), Segment::new(11, flags), 0),
+                acknowledges,
+                "{flags:#04x}"
+            );
         }
     }
 
     #[test]
-    fn a_syn_is_believed_for_a_minute_also_across_the_wrap_of_its_clock() {
+    fn a_syn_is_valid_for_a_minute_also_when_its_clock_wraps() {
         let syns = RecentSyns::new(Duration::from_millis(1_700));
         for then in [0, 250_000, 255_999, 1_000_000_000] {
             syns.remember(&flow(1), 10, then);
-            assert!(syns.fits(&flow(1), Segment::new(11, ACK), then + 60_000));
-            assert!(!syns.fits(&flow(1), Segment::new(11, ACK), then + 61_000));
+            assert!(syns.completes_handshake(&flow(1), Segment::new(11, ACK), then + 60_000));
+            assert!(!syns.completes_handshake(&flow(1), Segment::new(11, ACK), then + 61_000));
         }
     }
 
-    /// The kernel program may have read the clock a moment later than this thread.
+    /// The kernel program may have read the clock slightly later than this thread.
     #[test]
-    fn a_syn_of_the_next_second_is_believed() {
+    fn a_syn_of_the_next_second_is_valid() {
         let syns = RecentSyns::new(Duration::from_millis(1_700));
         syns.remember(&flow(1), 10, 6_300);
-        assert!(syns.fits(&flow(1), Segment::new(11, ACK), 6_299));
-        assert!(!syns.fits(&flow(1), Segment::new(11, ACK), 5_299));
+        assert!(syns.completes_handshake(&flow(1), Segment::new(11, ACK), 6_299));
+        assert!(!syns.completes_handshake(&flow(1), Segment::new(11, ACK), 5_299));
     }
 
     #[test]
-    fn the_kernel_program_believes_it_as_long() {
+    fn the_kernel_program_uses_the_same_lifetime() {
         let header = include_str!("../../bpf/redirect_abi.h");
         assert!(header.contains(&format!("\tRECENT_SECONDS = {SECONDS},\n")));
     }
 
     #[test]
-    fn an_empty_table_knows_nothing() {
+    fn an_empty_table_matches_nothing() {
         let syns = RecentSyns::new(Duration::from_millis(1_700));
-        assert!((0..=u16::MAX).all(|port| !syns.fits(&flow(port), Segment::new(1, ACK), 0)));
+        assert!((0..=u16::MAX).all(|port| !syns.completes_handshake(&flow(port), Segment::new(1, ACK), 0)));
     }
 }

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use arc_swap::ArcSwap;
 
-use super::clients::Own;
+use super::clients::HostAddresses;
 use super::config::RedirectConfig;
 use super::counters::{Counters, Report};
-use super::fast::FastPath;
-use super::losses::Losses;
+use super::drops::SocketDrops;
+use super::kernel_path::KernelPath;
 use super::recent::RecentSyns;
 use super::worker::Worker;
 use crate::control::console::{self, show};
@@ -27,21 +27,21 @@ use crate::host::sys::signal::{Signal, Signals};
 use crate::host::sys::thread::monotonic;
 use crate::host::sys::{datagram, poll};
 
-/// How soon a worker without packets notices that it should stop.
+/// How long a worker waits for packets before it checks whether it should stop.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Runs until SIGTERM or SIGINT; prints the counters then, and on SIGUSR1.
 pub fn run(config: RedirectConfig, json: bool) -> anyhow::Result<()> {
     let signals = Signals::block().context("signals")?;
     for vip in missing_vips(&config) {
-        say(format_args!(
-            "VIP {vip} is no address of this host, what is kept for it is lost: ip address add {vip} dev lo"
+        log(format_args!(
+            "VIP {vip} is not an address of this host, its accepted packets are lost: ip address add {vip} dev lo"
         ));
     }
     let listen = config.listen;
     let control = config.control.as_deref().map(bind_control).transpose()?;
     let redirector = Redirector::start(config)?;
-    say(format_args!("listening on UDP {listen}"));
+    log(format_args!("listening on UDP {listen}"));
     console::ready();
     let stop = AtomicBool::new(false);
     let waited = thread::scope(|scope| {
@@ -50,7 +50,7 @@ pub fn run(config: RedirectConfig, json: bool) -> anyhow::Result<()> {
             let answer = move |format| written(&redirector.report(), format);
             scope.spawn(move || {
                 if let Err(error) = control.serve(stop, answer) {
-                    say(format_args!("control socket: {error}"));
+                    log(format_args!("control socket: {error}"));
                 }
             });
         }
@@ -63,7 +63,7 @@ pub fn run(config: RedirectConfig, json: bool) -> anyhow::Result<()> {
     waited.and(result)
 }
 
-/// Until a signal or a worker says that it is over.
+/// Waits until a signal or a failed worker ends the program.
 fn wait(redirector: &Redirector, signals: &Signals, json: bool) -> anyhow::Result<()> {
     while !redirector.stopped() {
         redirector.follow_network();
@@ -81,20 +81,20 @@ fn bind_control(path: &Path) -> anyhow::Result<Control> {
     Control::bind(path).with_context(|| format!("control: {}", path.display()))
 }
 
-/// The workers, and what they share.
+/// The workers and their shared state.
 #[derive(Debug)]
 pub struct Redirector {
     shared: Arc<Shared>,
     local: Mutex<LocalTable>,
-    fast: Mutex<Option<FastPath>>,
-    losses: Losses,
+    kernel_path: Mutex<Option<KernelPath>>,
+    drops: SocketDrops,
     threads: Vec<JoinHandle<anyhow::Result<()>>>,
 }
 
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: RedirectConfig,
-    pub(super) own: ArcSwap<Own>,
+    pub(super) own: ArcSwap<HostAddresses>,
     pub(super) syns: RecentSyns,
     counters: Vec<Arc<Counters>>,
     stop: AtomicBool,
@@ -104,7 +104,8 @@ pub(super) struct Shared {
 impl Shared {
     /// Milliseconds since the start.
     pub(super) fn now_ms(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.start.elapsed().as_millis())
+            .expect("invariant: no process runs for 584 million years")
     }
 }
 
@@ -126,8 +127,8 @@ impl Redirector {
         let ready: Vec<_> =
             ready.collect::<Result<_, _>>().context("raw sockets (this needs CAP_NET_RAW)")?;
         let servers = open(shared.config.listen, workers)?;
-        let losses = Losses::of(&servers).context("UDP sockets")?;
-        let fast = Mutex::new(FastPath::start(&shared)?);
+        let drops = SocketDrops::of(&servers).context("UDP sockets")?;
+        let kernel_path = Mutex::new(KernelPath::start(&shared)?);
         let threads = ready.into_iter().zip(servers).enumerate().map(|(index, (worker, server))| {
             let shared = Arc::clone(&shared);
             thread::Builder::new()
@@ -135,40 +136,41 @@ impl Redirector {
                 .spawn(move || work(&shared, worker, &server))
         });
         let threads = threads.collect::<Result<_, _>>().context("threads")?;
-        Ok(Self { shared, local: Mutex::new(local), fast, losses, threads })
+        Ok(Self { shared, local: Mutex::new(local), kernel_path, drops, threads })
     }
 
-    /// Has a worker given up?
+    /// Whether a worker has failed.
     pub fn stopped(&self) -> bool {
         self.shared.stop.load(Ordering::Relaxed)
     }
 
-    /// The counters so far.
+    /// A report of all counters until now.
     pub fn report(&self) -> Report {
         let now_ms = self.shared.now_ms();
-        let mut report = Report { running_ms: now_ms, lost: self.losses.total(), ..Report::default() };
-        self.shared.counters.iter().for_each(|own| report.add(own, now_ms));
-        if let Some(fast) = self.fast().as_ref() {
-            fast.report(&mut report);
+        let mut report = Report { running_ms: now_ms, lost: self.drops.total(), ..Report::default() };
+        self.shared.counters.iter().for_each(|counters| report.add(counters, now_ms));
+        if let Some(kernel_path) = self.kernel_path().as_ref() {
+            kernel_path.report(&mut report);
         }
         report
     }
 
-    /// Reads the losses of the sockets, and this host's addresses where they may have changed, and gives the fast path
-    /// these addresses and the next hops. The caller repeats it now and then. If the fast path cannot take them, it ends
-    /// and the socket takes everything.
+    /// Reads the sockets' drop counters and, if they may have changed, this host's addresses, and updates the
+    /// kernel path with the addresses and next hops. The caller calls it periodically. If the kernel path
+    /// cannot be updated, it ends and the socket takes all packets.
     pub fn follow_network(&self) {
-        self.losses.total();
+        self.drops.total();
         if let Err(error) = self.follow_addresses() {
-            say(format_args!("this host's addresses cannot be read, the last ones stay: {error}"));
+            log(format_args!("cannot read this host's addresses, the previous ones stay in use: {error}"));
         }
-        if self.fast().is_none() {
+        if self.kernel_path().is_none() {
             return;
         }
         let report = self.report();
-        let mut slot = self.fast();
-        if let Some(Err(error)) = slot.as_mut().map(|fast| fast.refresh(&report, &self.shared)) {
-            say(format_args!("XDP ends, the socket takes everything: {error:#}"));
+        let mut slot = self.kernel_path();
+        if let Some(Err(error)) = slot.as_mut().map(|kernel_path| kernel_path.refresh(&report, &self.shared))
+        {
+            log(format_args!("XDP is detached, the socket takes all packets: {error:#}"));
             *slot = None;
         }
     }
@@ -181,11 +183,11 @@ impl Redirector {
         Ok(())
     }
 
-    fn fast(&self) -> MutexGuard<'_, Option<FastPath>> {
-        self.fast.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kernel_path(&self) -> MutexGuard<'_, Option<KernelPath>> {
+        self.kernel_path.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stops the workers; gives the last counters and the first error.
+    /// Stops the workers; returns the final report and the first error.
     pub fn stop(mut self) -> (Report, anyhow::Result<()>) {
         self.shared.stop.store(true, Ordering::Relaxed);
         let results = self.threads.drain(..).map(|thread| match thread.join() {
@@ -203,11 +205,11 @@ impl Drop for Redirector {
     }
 }
 
-fn read_own(local: &mut LocalTable) -> io::Result<Own> {
+fn read_own(local: &mut LocalTable) -> io::Result<HostAddresses> {
     Ok(local.read()?.into_iter().collect())
 }
 
-/// A host without IPv6 has no `[::]`; all of IPv4 is what is left of it.
+/// Opens the UDP sockets. A host without IPv6 cannot bind `[::]`; then all IPv4 addresses are bound.
 fn open(listen: SocketAddr, workers: usize) -> anyhow::Result<Vec<OwnedFd>> {
     let servers = datagram::udp_servers(listen, PATIENCE, workers).or_else(|error| match listen.ip() {
         IpAddr::V6(v6) if v6.is_unspecified() && error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
@@ -215,11 +217,11 @@ fn open(listen: SocketAddr, workers: usize) -> anyhow::Result<Vec<OwnedFd>> {
         }
         _ => Err(error),
     });
-    servers.with_context(|| format!("UDP {listen}, which a redirector needs for itself"))
+    servers.with_context(|| format!("UDP {listen}, which no other program may use"))
 }
 
 fn work(shared: &Shared, mut worker: Worker, server: &OwnedFd) -> anyhow::Result<()> {
-    // A host whose worker is gone, also by a panic, must not look alive.
+    // If a worker ends, also by a panic, the program must end too, so that the host does not look alive.
     let _end = StopAtEnd(&shared.stop);
     while !shared.stop.load(Ordering::Relaxed) {
         worker.round(server).context("receiving")?;
@@ -235,15 +237,15 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// VIPs that are single addresses and that no socket here could be bound to.
+/// VIPs that are single addresses and that no local socket can bind.
 fn missing_vips(config: &RedirectConfig) -> impl Iterator<Item = IpAddr> + '_ {
     let addresses = config.vips.iter().filter(|vip| vip.is_host());
     addresses.map(|vip| vip.address()).filter(|vip| UdpSocket::bind((*vip, 0)).is_err())
 }
 
-/// Tells the operator.
-pub(super) fn say(what: fmt::Arguments<'_>) {
-    console::say("redirect", what);
+/// Logs a line for the operator.
+pub(super) fn log(what: fmt::Arguments<'_>) {
+    console::log("redirect", what);
 }
 
 fn print(report: &Report, json: bool) {

@@ -1,5 +1,5 @@
-//! One thread: receives a batch, decides each packet, hands the batch on. No allocation, lock or clock per packet;
-//! one clock reading, one question to the kernel and at most four sends per batch.
+//! A worker thread: receives a batch of packets, decides each packet, sends the batch. No allocation, lock or
+//! clock reading per packet; one clock reading, one netlink request and at most four sends per batch.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,41 +8,42 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use super::clients::{NoClients, Own};
+use super::clients::{ForbiddenSources, HostAddresses};
 use super::config::{RedirectConfig, Udp};
 use super::counters::Counters;
-use super::decide::{Decision, Facts, Keep, Known, Refuse, asks, decide};
+use super::decide::{Accept, Decision, Facts, Reject, SocketLookup, decide, flow_to_look_up};
 use super::ecn;
-use super::envelope::{Envelope, HEADROOM, outer};
 use super::identification;
-use super::inner::{Flow, Inner, Kind, Unfit};
+use super::inner::{Flow, Inner, InnerError, Kind};
+use super::outer::{self, HEADROOM, OuterHeader};
 use super::routes::{Route, Routes};
 use super::run::Shared;
-use super::sockets::{Memory, SocketTable};
+use super::socket_lookup::{FlowCache, SocketTable};
 use crate::host::sys::datagram::{self, BATCH, Buffers};
 use crate::wire::gue::{Gue, GueError};
 use crate::wire::unfinished;
 
-/// The longest datagram that UDP can carry.
+/// Length of the longest UDP datagram, in octets.
 const LONGEST: usize = 65_535;
 
-/// Everything one thread needs; nothing but counters and the memory of SYNs is shared.
+/// The state of one thread. Only the counters and the table of SYNs are shared.
 #[derive(Debug)]
 pub(super) struct Worker {
     shared: Arc<Shared>,
     counters: Arc<Counters>,
-    memory: Memory,
+    cache: FlowCache,
     sockets: SocketTable,
-    /// The flows of this batch that the kernel is asked about.
-    questions: Vec<Flow>,
-    /// Of this batch: who passed on what is kept, and to whom the rest is passed on. Counted under one lock.
-    arrived: Vec<IpAddr>,
-    passed_on: Vec<IpAddr>,
+    /// The flows of this batch that are looked up in the kernel.
+    requests: Vec<Flow>,
+    /// Of this batch: the senders of accepted second-hop packets, and the next hops of forwarded packets.
+    /// Counted under one lock.
+    second_hop_senders: Vec<IpAddr>,
+    forwarded_to: Vec<IpAddr>,
     routes: Routes,
     buffers: Buffers,
     local: Raw,
     out: Raw,
-    plans: [Plan; BATCH],
+    outcomes: [Outcome; BATCH],
 }
 
 /// Raw sockets of both families; a host may lack IPv6.
@@ -67,54 +68,56 @@ impl Raw {
     }
 }
 
-/// What becomes of one datagram of a batch.
+/// The outcome for one datagram of a batch.
 #[derive(Clone, Debug)]
-enum Plan {
+enum Outcome {
     Nothing,
-    /// Read, and waiting for a decision.
+    /// Parsed and not decided yet.
     Packet(Packet),
-    /// These octets of the message go to this VIP.
-    Keep(Range<usize>, IpAddr),
-    /// The message with these many octets of its headroom goes to this hop.
+    /// Send these octets of the message to this VIP.
+    Accept(Range<usize>, IpAddr),
+    /// Send the message, with this number of octets of its headroom, to this hop.
     Forward(usize, IpAddr),
 }
 
-/// A datagram that may be here.
+/// A valid datagram.
 #[derive(Clone, Debug)]
 struct Packet {
-    /// Octets of the GUE header.
+    /// Length of the GUE header in octets.
     header: usize,
     inner: Inner,
     next_hop: u8,
     next: Option<IpAddr>,
     sender: SocketAddr,
-    /// The place of this packet's question among those of the batch.
-    asked: Option<Answer>,
+    /// The look-up of this packet's flow, if it needs one.
+    lookup: Option<Lookup>,
 }
 
-/// A hop that a packet may be passed on to.
+/// A hop that a packet can be forwarded to.
 #[derive(Clone, Copy, Debug)]
 struct Hop {
-    /// Its position among the hops.
-    at: u8,
+    /// Its index in the packet's list of hops.
+    index: u8,
     address: IpAddr,
-    way: Way,
+    reach: Reach,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Way {
-    /// From this address of this host.
+enum Reach {
+    /// Reachable from this address of this host.
     From(IpAddr),
     /// The kernel has no route.
-    Unknown,
-    /// The hop is not one of `backends`.
-    Forbidden,
+    NoRoute,
+    /// The hop is in none of the prefixes `backends`.
+    NotAllowed,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Answer {
-    Remembered,
-    Question(usize),
+enum Lookup {
+    /// The cache has the flow.
+    Cached,
+    /// The index of the flow among the batch's requests.
+    Request(usize),
 }
 
 impl Worker {
@@ -123,24 +126,24 @@ impl Worker {
         Ok(Self {
             shared,
             counters,
-            memory: Memory::default(),
+            cache: FlowCache::default(),
             sockets: SocketTable::open()?,
-            questions: Vec::with_capacity(BATCH),
-            arrived: Vec::with_capacity(BATCH),
-            passed_on: Vec::with_capacity(BATCH),
+            requests: Vec::with_capacity(BATCH),
+            second_hop_senders: Vec::with_capacity(BATCH),
+            forwarded_to: Vec::with_capacity(BATCH),
             routes: Routes::default(),
             buffers: Buffers::new(HEADROOM, LONGEST),
             local,
             out: Raw::open()?,
-            plans: std::array::from_fn(|_| Plan::Nothing),
+            outcomes: std::array::from_fn(|_| Outcome::Nothing),
         })
     }
 
-    /// One batch. An error of the receiving socket is returned; all others are counted.
+    /// Handles one batch. Returns errors of the receiving socket; all other errors are counted.
     pub(super) fn round(&mut self, server: &OwnedFd) -> io::Result<()> {
         let count = match self.buffers.receive(server.as_fd()) {
             Ok(count) => count,
-            // The timeout, or a signal: the caller looks whether it should stop.
+            // The timeout, or a signal: the caller checks whether it should stop.
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 return Ok(());
             }
@@ -151,7 +154,7 @@ impl Worker {
         if self.shared.config.second_chance {
             self.decide(count, now_ms);
         } else {
-            self.keep_all(count);
+            self.accept_all(count);
         }
         self.send(count);
         Ok(())
@@ -160,175 +163,182 @@ impl Worker {
     fn read(&mut self, count: usize) {
         let own = self.shared.own.load();
         for index in 0..count {
-            let from = Arrival { sender: self.buffers.sender(index), looped: self.buffers.looped(index) };
+            let from = Arrival {
+                sender: self.buffers.sender(index),
+                from_loopback: self.buffers.from_loopback(index),
+            };
             let read = read(&self.shared.config, &own, self.buffers.message(index), from);
-            let outside = self.buffers.traffic_class(index);
+            let outer = self.buffers.traffic_class(index);
             let marked = read.and_then(|packet| {
-                packet.congested_by(outside, self.buffers.message_with_headroom_mut(index))
+                packet.with_congestion(outer, self.buffers.message_with_headroom_mut(index))
             });
-            self.plans[index] = match marked {
+            self.outcomes[index] = match marked {
                 Ok(packet) => {
                     let finished = packet.finish_checksum(self.buffers.message_with_headroom_mut(index));
                     self.counters.finish_checksum(finished);
-                    Plan::Packet(packet)
+                    Outcome::Packet(packet)
                 }
                 Err(reason) => {
-                    self.counters.refuse(reason);
-                    Plan::Nothing
+                    self.counters.reject(reason);
+                    Outcome::Nothing
                 }
             };
         }
     }
 
-    /// The control of every experiment: a redirector that only takes the packet out of its envelope.
-    fn keep_all(&mut self, count: usize) {
+    /// `second_chance: off`: only decapsulates. The baseline of experiments.
+    fn accept_all(&mut self, count: usize) {
         for index in 0..count {
-            let Plan::Packet(packet) = &self.plans[index] else { continue };
+            let Outcome::Packet(packet) = &self.outcomes[index] else { continue };
             let packet = packet.clone();
-            self.counters.keep(Keep::Off, packet.next_hop > 0);
-            self.plans[index] = self.keep(&packet, index);
+            self.counters.accept(Accept::Off, packet.next_hop > 0);
+            self.outcomes[index] = self.accept(&packet, index);
         }
     }
 
     fn decide(&mut self, count: usize, now_ms: u64) {
-        let known = self.ask(count, now_ms);
+        let results = self.look_up(count, now_ms);
         for index in 0..count {
-            let Plan::Packet(packet) = &self.plans[index] else { continue };
-            let known = match packet.asked {
-                Some(Answer::Question(place)) => known[place],
-                Some(Answer::Remembered) => Known::Yes,
-                None => Known::No,
+            let Outcome::Packet(packet) = &self.outcomes[index] else { continue };
+            let socket = match packet.lookup {
+                Some(Lookup::Request(request)) => results[request],
+                Some(Lookup::Cached) => SocketLookup::Found,
+                None => SocketLookup::NotFound,
             };
             let packet = packet.clone();
-            self.plans[index] = self.carry_out(&packet, index, known, now_ms);
+            self.outcomes[index] = self.finish(&packet, index, socket, now_ms);
         }
-        self.counters.second_hops(&self.arrived, &self.passed_on, now_ms);
-        self.arrived.clear();
-        self.passed_on.clear();
+        self.counters.second_hops(&self.second_hop_senders, &self.forwarded_to, now_ms);
+        self.second_hop_senders.clear();
+        self.forwarded_to.clear();
     }
 
-    /// Finds out what the kernel knows about the flows of a batch.
-    fn ask(&mut self, count: usize, now_ms: u64) -> [Known; BATCH] {
-        let mut known = [Known::No; BATCH];
-        self.questions.clear();
-        for plan in &mut self.plans[..count] {
-            let Plan::Packet(packet) = plan else { continue };
-            let Some(flow) = asks(&packet.inner.kind, self.shared.config.udp == Udp::Socket) else {
+    /// Looks up the flows of a batch, first in the cache, then in the kernel.
+    fn look_up(&mut self, count: usize, now_ms: u64) -> [SocketLookup; BATCH] {
+        let mut results = [SocketLookup::NotFound; BATCH];
+        self.requests.clear();
+        for plan in &mut self.outcomes[..count] {
+            let Outcome::Packet(packet) = plan else { continue };
+            let Some(flow) = flow_to_look_up(&packet.inner.kind, self.shared.config.udp == Udp::Socket)
+            else {
                 if let Kind::Tcp(flow, segment) = packet.inner.kind {
-                    self.memory.forget(&flow);
+                    self.cache.remove(&flow);
                     self.shared.syns.remember(&flow, segment.sequence, now_ms);
                 }
                 continue;
             };
-            if self.memory.knows(&flow, packet.next_hop, now_ms) {
-                packet.asked = Some(Answer::Remembered);
+            if self.cache.contains(&flow, packet.next_hop, now_ms) {
+                packet.lookup = Some(Lookup::Cached);
                 continue;
             }
-            packet.asked = Some(Answer::Question(self.questions.len()));
-            self.questions.push(flow);
+            packet.lookup = Some(Lookup::Request(self.requests.len()));
+            self.requests.push(flow);
         }
-        let asked = self.questions.len();
-        if asked > 0 {
-            let unanswered = self.sockets.ask(&self.questions, &mut known[..asked]).unwrap_or(asked);
-            self.counters.lookups(asked, unanswered);
+        let flows = self.requests.len();
+        if flows > 0 {
+            let unanswered = self.sockets.look_up(&self.requests, &mut results[..flows]).unwrap_or(flows);
+            self.counters.lookups(flows, unanswered);
         }
-        known
+        results
     }
 
-    fn carry_out(&mut self, packet: &Packet, index: usize, known: Known, now_ms: u64) -> Plan {
+    /// Decides a packet after its look-up, and carries out the verdict.
+    fn finish(&mut self, packet: &Packet, index: usize, socket: SocketLookup, now_ms: u64) -> Outcome {
         let follows_syn = match packet.inner.kind {
-            Kind::Tcp(flow, segment) if known == Known::No => self.shared.syns.fits(&flow, segment, now_ms),
+            Kind::Tcp(flow, segment) if socket == SocketLookup::NotFound => {
+                self.shared.syns.completes_handshake(&flow, segment, now_ms)
+            }
             _ => false,
         };
-        let wanted = packet.asked.is_some() && known == Known::No && !follows_syn;
-        let hop = if wanted { self.next_elsewhere(index, now_ms) } else { None };
-        let next_is_own = wanted && packet.next.is_some() && hop.is_none();
-        let facts =
-            Facts { known, follows_syn, next: hop.map_or(packet.next, |hop| Some(hop.address)), next_is_own };
-        match decide(&packet.inner.kind, packet.asked.is_some(), &facts) {
-            Decision::Keep(reason) => {
+        let needs_hop = packet.lookup.is_some() && socket == SocketLookup::NotFound && !follows_syn;
+        let hop = if needs_hop { self.next_remote_hop(index, now_ms) } else { None };
+        let next_is_own = needs_hop && packet.next.is_some() && hop.is_none();
+        let next = hop.map_or(packet.next, |hop| Some(hop.address));
+        let facts = Facts { socket, follows_syn, next, next_is_own };
+        match decide(&packet.inner.kind, packet.lookup.is_some(), &facts) {
+            Decision::Accept(reason) => {
                 self.remember(packet, reason, now_ms);
-                self.counters.keep(reason, packet.next_hop > 0);
-                if packet.next_hop > 0 && matches!(reason, Keep::Socket | Keep::Cookie) {
-                    self.arrived.push(packet.sender.ip());
+                self.counters.accept(reason, packet.next_hop > 0);
+                if packet.next_hop > 0 && matches!(reason, Accept::Socket | Accept::Cookie) {
+                    self.second_hop_senders.push(packet.sender.ip());
                 }
-                self.keep(packet, index)
+                self.accept(packet, index)
             }
-            Decision::Forward(_) => hop.map_or(Plan::Nothing, |hop| self.forward(packet, index, hop)),
-            Decision::Refuse(reason) => {
-                self.counters.refuse(reason);
-                Plan::Nothing
+            Decision::Forward(_) => hop.map_or(Outcome::Nothing, |hop| self.forward(packet, index, hop)),
+            Decision::Reject(reason) => {
+                self.counters.reject(reason);
+                Outcome::Nothing
             }
         }
     }
 
-    fn keep(&mut self, packet: &Packet, index: usize) -> Plan {
-        if packet.inner.unidentified {
+    fn accept(&mut self, packet: &Packet, index: usize) -> Outcome {
+        if packet.inner.needs_identification {
             let message = self.buffers.message_with_headroom_mut(index);
-            identification::write(message.get_mut(HEADROOM + packet.header..).unwrap_or_default());
+            let inner = message.get_mut(HEADROOM + packet.header..);
+            identification::write(inner.expect("invariant: the packet was parsed from this message"));
         }
-        Plan::Keep(packet.header..packet.header + packet.inner.len, packet.inner.destination)
+        Outcome::Accept(packet.header..packet.header + packet.inner.len, packet.inner.destination)
     }
 
-    fn remember(&mut self, packet: &Packet, reason: Keep, now_ms: u64) {
+    fn remember(&mut self, packet: &Packet, reason: Accept, now_ms: u64) {
         let Kind::Tcp(flow, segment) = packet.inner.kind else { return };
-        if segment.closes() {
-            self.memory.forget(&flow);
-        } else if reason == Keep::Socket && !matches!(packet.asked, Some(Answer::Remembered)) {
-            self.memory.learn(flow, packet.next_hop, now_ms);
+        if segment.flags.closes() {
+            self.cache.remove(&flow);
+        } else if reason == Accept::Socket && !matches!(packet.lookup, Some(Lookup::Cached)) {
+            self.cache.insert(flow, packet.next_hop, now_ms);
         }
     }
 
-    /// The first of the hops left that is not this host. A director that looks up twice may list a host twice, and
-    /// the host behind the repetition may know the connection.
-    fn next_elsewhere(&mut self, index: usize, now_ms: u64) -> Option<Hop> {
+    /// The first remaining hop that is not this host. A director that does two look-ups may list a host
+    /// twice, and the host after the repetition may know the connection.
+    fn next_remote_hop(&mut self, index: usize, now_ms: u64) -> Option<Hop> {
         let gue = Gue::parse(self.buffers.message(index)).ok()?;
-        for at in gue.next_hop..=u8::MAX {
-            let address = gue.hops.address(usize::from(at))?;
-            // Asked only about backends: nobody makes this host look for the way to others.
+        for index in gue.next_hop..=u8::MAX {
+            let address = gue.hops.address(usize::from(index))?;
+            // Only backends are looked up: a packet cannot make this host resolve other addresses.
             let allowed = self.shared.config.backends.iter().any(|prefix| prefix.contains(address));
-            let way = match allowed.then(|| self.routes.to(address, now_ms)) {
-                Some(Some(Route::Own)) => continue,
-                Some(Some(Route::From(source))) => Way::From(source),
-                Some(None) => Way::Unknown,
-                None => Way::Forbidden,
+            let reach = match allowed.then(|| self.routes.to(address, now_ms)) {
+                Some(Some(Route::Local)) => continue,
+                Some(Some(Route::Source(source))) => Reach::From(source),
+                Some(None) => Reach::NoRoute,
+                None => Reach::NotAllowed,
             };
-            return Some(Hop { at, address, way });
+            return Some(Hop { index, address, reach });
         }
         None
     }
 
-    fn forward(&mut self, packet: &Packet, index: usize, hop: Hop) -> Plan {
-        let Hop { at, address: next, way } = hop;
-        let source = match way {
-            Way::From(source) => source,
-            Way::Unknown => {
+    fn forward(&mut self, packet: &Packet, index: usize, hop: Hop) -> Outcome {
+        let source = match hop.reach {
+            Reach::From(source) => source,
+            Reach::NoRoute => {
                 self.counters.send_failed(1);
-                return Plan::Nothing;
+                return Outcome::Nothing;
             }
-            Way::Forbidden => {
-                self.counters.refuse(Refuse::NextHop);
-                return Plan::Nothing;
+            Reach::NotAllowed => {
+                self.counters.reject(Reject::NextHop);
+                return Outcome::Nothing;
             }
         };
         let end = HEADROOM + packet.header + packet.inner.len;
         let Some(message) = self.buffers.message_with_headroom_mut(index).get_mut(..end) else {
-            return Plan::Nothing;
+            return Outcome::Nothing;
         };
         let ecn = packet.inner.traffic_class & 3;
-        let envelope = Envelope {
+        let header = OuterHeader {
             source,
-            to: next,
+            destination: hop.address,
             source_port: packet.sender.port(),
             ecn,
-            next_hop: at.saturating_add(1),
+            next_hop: hop.index.saturating_add(1),
         };
-        match outer(message, &envelope) {
+        match outer::write(message, &header) {
             Some(used) => {
-                self.passed_on.push(next);
-                Plan::Forward(used, next)
+                self.forwarded_to.push(hop.address);
+                Outcome::Forward(used, hop.address)
             }
-            None => Plan::Nothing,
+            None => Outcome::Nothing,
         }
     }
 
@@ -339,16 +349,16 @@ impl Worker {
     }
 
     fn send_family(&self, count: usize, v4: bool) {
-        let plans = || self.plans[..count].iter().enumerate();
-        let kept = plans().filter_map(|(index, plan)| match plan {
-            Plan::Keep(range, to) if to.is_ipv4() == v4 => {
+        let outcomes = || self.outcomes[..count].iter().enumerate();
+        let kept = outcomes().filter_map(|(index, plan)| match plan {
+            Outcome::Accept(range, to) if to.is_ipv4() == v4 => {
                 Some((self.buffers.message(index).get(range.clone())?, SocketAddr::new(*to, 0)))
             }
             _ => None,
         });
         self.send_all(&self.local, v4, kept);
-        let forwarded = plans().filter_map(|(index, plan)| match plan {
-            Plan::Forward(used, to) if to.is_ipv4() == v4 => {
+        let forwarded = outcomes().filter_map(|(index, plan)| match plan {
+            Outcome::Forward(used, to) if to.is_ipv4() == v4 => {
                 let message = self.buffers.message_with_headroom(index);
                 Some((message.get(HEADROOM - used..)?, SocketAddr::new(*to, 0)))
             }
@@ -367,23 +377,26 @@ impl Worker {
 }
 
 impl Packet {
-    /// The packet with the congestion that its envelope tells of.
-    fn congested_by(mut self, outside: u8, message: &mut [u8]) -> Result<Self, Refuse> {
-        let inside = self.inner.traffic_class;
-        let now = ecn::unwrapped(outside, inside).ok_or(Refuse::Congestion)?;
-        if now != inside {
+    /// The packet with the congestion mark of its outer header.
+    fn with_congestion(mut self, outer: u8, message: &mut [u8]) -> Result<Self, Reject> {
+        let before = self.inner.traffic_class;
+        let after = ecn::decapsulated(outer, before).ok_or(Reject::Congestion)?;
+        if after != before {
             let packet = message.get_mut(HEADROOM + self.header..);
-            ecn::write(packet.unwrap_or_default(), now);
-            self.inner.traffic_class = now;
+            ecn::write(packet.expect("invariant: the packet was parsed from this message"), after);
+            self.inner.traffic_class = after;
         }
         Ok(self)
     }
 
-    /// Finishes the transport checksum if the packet's sender left it to hardware. A director on the same host hands
-    /// over such packets as they came. The sockets that send them on finish nothing. Returns whether it did.
+    /// Finishes the transport checksum if the packet's sender left it to hardware. A director on the same
+    /// host sends such packets as it received them, and the raw sockets here do not finish checksums. Returns
+    /// whether it did.
     fn finish_checksum(&self, message: &mut [u8]) -> bool {
         let start = HEADROOM + self.header;
-        let packet = message.get_mut(start..start + self.inner.len).unwrap_or_default();
+        let packet = message
+            .get_mut(start..start + self.inner.len)
+            .expect("invariant: the packet was parsed from this message");
         let found = unfinished::find(packet);
         found.inspect(|partial| unfinished::finish(packet, *partial)).is_some()
     }
@@ -393,56 +406,62 @@ impl Packet {
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     sender: SocketAddr,
-    /// By the loopback interface.
-    looped: bool,
+    /// Whether it arrived on the loopback interface.
+    from_loopback: bool,
 }
 
-/// Everything that a packet must be before anything is done with it.
-fn read(config: &RedirectConfig, own: &Own, datagram: &[u8], from: Arrival) -> Result<Packet, Refuse> {
+/// Parses a datagram and checks everything but its flow.
+fn read(
+    config: &RedirectConfig,
+    own: &HostAddresses,
+    datagram: &[u8],
+    from: Arrival,
+) -> Result<Packet, Reject> {
     let sender = from.sender;
-    if from.looped && !own.contains(sender.ip()) {
-        return Err(Refuse::Loopback);
+    if from.from_loopback && !own.contains(sender.ip()) {
+        return Err(Reject::Loopback);
     }
     let sent_by = |list: &[common::bind::Prefix]| list.iter().any(|prefix| prefix.contains(sender.ip()));
     let (director, backend) = (sent_by(&config.directors), sent_by(&config.backends));
     if !director && !backend {
-        return Err(Refuse::Source);
+        return Err(Reject::Source);
     }
     let gue = Gue::parse(datagram)?;
     if gue.hops.len() > usize::from(config.max_hops) {
-        return Err(Refuse::HopCount);
+        return Err(Reject::HopCount);
     }
-    // Directors send fresh packets, redirectors pass packets on, and neither does the other's work.
+    // Directors send packets with `next_hop` 0, redirectors forward packets with a later `next_hop`; neither
+    // may send the other kind.
     if !(if gue.next_hop == 0 { director } else { backend }) {
-        return Err(Refuse::Source);
+        return Err(Reject::Source);
     }
     let inner = Inner::parse(gue.inner_protocol, gue.inner)?;
     if !config.vips.iter().any(|prefix| prefix.contains(inner.destination)) {
-        return Err(Refuse::Destination);
+        return Err(Reject::Destination);
     }
-    let no_clients = NoClients { own, vips: &config.vips };
-    if inner.others().any(|address| no_clients.contains(address)) {
-        return Err(Refuse::InnerSource);
+    let forbidden = ForbiddenSources { own, vips: &config.vips };
+    if inner.remote_addresses().any(|address| forbidden.contains(address)) {
+        return Err(Reject::InnerSource);
     }
     if matches!(inner.kind, Kind::Udp(flow) if config.listens_at(flow.local)) {
-        return Err(Refuse::Tunnel);
+        return Err(Reject::Tunnel);
     }
     let header = datagram.len() - gue.inner.len();
     let (next_hop, next) = (gue.next_hop, gue.hops.address(usize::from(gue.next_hop)));
-    Ok(Packet { header, inner, next_hop, next, sender, asked: None })
+    Ok(Packet { header, inner, next_hop, next, sender, lookup: None })
 }
 
-impl From<Unfit> for Refuse {
-    fn from(unfit: Unfit) -> Self {
+impl From<InnerError> for Reject {
+    fn from(unfit: InnerError) -> Self {
         match unfit {
-            Unfit::Truncated => Self::Truncated,
-            Unfit::HeaderChecksum => Self::HeaderChecksum,
-            Unfit::Options => Self::Options,
+            InnerError::Truncated => Self::Truncated,
+            InnerError::HeaderChecksum => Self::HeaderChecksum,
+            InnerError::Options => Self::Options,
         }
     }
 }
 
-impl From<GueError> for Refuse {
+impl From<GueError> for Reject {
     fn from(error: GueError) -> Self {
         match error {
             GueError::Truncated => Self::Truncated,
@@ -460,8 +479,8 @@ impl From<GueError> for Refuse {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::redirect::envelope::{Envelope, HEADROOM, outer};
     use crate::redirect::inner::tests::{seal, syn};
+    use crate::redirect::outer::{self, HEADROOM, OuterHeader};
     use common::bind::Prefix;
 
     fn config() -> RedirectConfig {
@@ -470,16 +489,16 @@ pub(crate) mod tests {
     }
 
     fn sender(text: &str) -> Arrival {
-        Arrival { sender: SocketAddr::new(text.parse().unwrap(), 0x8123), looped: false }
+        Arrival { sender: SocketAddr::new(text.parse().unwrap(), 0x8123), from_loopback: false }
     }
 
     /// This host's addresses.
-    fn own() -> Own {
+    fn own() -> HostAddresses {
         let local = ["10.0.1.9", "10.0.0.9", "2001:db8::9"].map(|text| Prefix::host(text.parse().unwrap()));
         local.into_iter().collect()
     }
 
-    fn read(config: &RedirectConfig, datagram: &[u8], from: Arrival) -> Result<Packet, Refuse> {
+    fn read(config: &RedirectConfig, datagram: &[u8], from: Arrival) -> Result<Packet, Reject> {
         super::read(config, &own(), datagram, from)
     }
 
@@ -496,55 +515,55 @@ pub(crate) mod tests {
     pub(crate) const A: [u8; 4] = [10, 0, 1, 1];
 
     #[test]
-    fn who_may_send_what() {
+    fn each_sender_may_send_its_kind_of_packet_only() {
         let strict = RedirectConfig { backends: config().backends[..1].to_vec(), ..config() };
         let fresh = datagram(0, &[A], VIP);
-        let passed_on = datagram(1, &[A], VIP);
+        let forwarded = datagram(1, &[A], VIP);
         for (config, datagram, from, allowed) in [
             (&strict, &fresh, "10.0.0.1", true),
             (&strict, &fresh, "10.0.1.7", false),
-            (&strict, &passed_on, "10.0.0.1", false),
-            (&strict, &passed_on, "10.0.1.7", true),
+            (&strict, &forwarded, "10.0.0.1", false),
+            (&strict, &forwarded, "10.0.1.7", true),
             (&strict, &fresh, "192.0.2.1", false),
-            (&config(), &passed_on, "10.0.0.1", true),
+            (&config(), &forwarded, "10.0.0.1", true),
         ] {
             let result = read(config, datagram, sender(from));
             assert_eq!(result.is_ok(), allowed, "{from}");
-            assert!(allowed || matches!(result, Err(Refuse::Source)));
+            assert!(allowed || matches!(result, Err(Reject::Source)));
         }
     }
 
-    /// Abuse: hops A, B, A, B, … as many as fit, from a stranger and from a director.
+    /// Abuse: hops A, B, A, B, … up to the limit of GUE, from an unknown sender and from a director.
     #[test]
-    fn a_long_list_is_refused_whoever_sends_it() {
+    fn a_long_list_of_hops_is_rejected_from_every_sender() {
         let long = datagram(0, &[A; 30], VIP);
-        assert_eq!(read(&config(), &long, sender("192.0.2.1")).unwrap_err(), Refuse::Source);
-        assert_eq!(read(&config(), &long, sender("10.0.0.1")).unwrap_err(), Refuse::HopCount);
+        assert_eq!(read(&config(), &long, sender("192.0.2.1")).unwrap_err(), Reject::Source);
+        assert_eq!(read(&config(), &long, sender("10.0.0.1")).unwrap_err(), Reject::HopCount);
     }
 
     #[test]
-    fn each_refusal_has_its_reason() {
+    fn each_rejection_has_its_reason() {
         let good = datagram(0, &[A], VIP);
         assert!(read(&config(), &good, sender("10.0.0.1")).is_ok());
         for (offset, octet, expected) in [
-            (0, 0x42, Refuse::Version),
-            (0, 0x22, Refuse::Control),
-            (0, 0x03, Refuse::Length),
-            (1, 17, Refuse::Protocol),
-            (1, 41, Refuse::Truncated),
-            (2, 0x80, Refuse::Flags),
-            (5, 2, Refuse::PrivateType),
-            (6, 2, Refuse::NextHop),
-            (7, 4, Refuse::Length),
-            (12 + 16, 204, Refuse::HeaderChecksum),
-            (12 + 3, 41, Refuse::Truncated),
+            (0, 0x42, Reject::Version),
+            (0, 0x22, Reject::Control),
+            (0, 0x03, Reject::Length),
+            (1, 17, Reject::Protocol),
+            (1, 41, Reject::Truncated),
+            (2, 0x80, Reject::Flags),
+            (5, 2, Reject::PrivateType),
+            (6, 2, Reject::NextHop),
+            (7, 4, Reject::Length),
+            (12 + 16, 204, Reject::HeaderChecksum),
+            (12 + 3, 41, Reject::Truncated),
         ] {
             let mut bad = good.clone();
             bad[offset] = octet;
             assert_eq!(read(&config(), &bad, sender("10.0.0.1")).unwrap_err(), expected, "octet {offset}");
         }
         for len in 0..good.len() {
-            assert_eq!(read(&config(), &good[..len], sender("10.0.0.1")).unwrap_err(), Refuse::Truncated);
+            assert_eq!(read(&config(), &good[..len], sender("10.0.0.1")).unwrap_err(), Reject::Truncated);
         }
     }
 
@@ -555,14 +574,14 @@ pub(crate) mod tests {
         octets
     }
 
-    fn from_director(datagram: &[u8]) -> Result<Packet, Refuse> {
+    fn from_director(datagram: &[u8]) -> Result<Packet, Reject> {
         read(&config(), datagram, sender("10.0.0.1"))
     }
 
     #[test]
-    fn each_refusal_of_the_packet_inside_has_its_reason() {
+    fn each_rejection_of_the_inner_packet_has_its_reason() {
         let refused = |datagram: &[u8]| from_director(datagram).unwrap_err();
-        assert_eq!(refused(&with(|ip| ip[16] = 204)), Refuse::Destination);
+        assert_eq!(refused(&with(|ip| ip[16] = 204)), Reject::Destination);
         for source in [
             [0, 0, 0, 0],
             [0, 1, 2, 3],
@@ -575,7 +594,7 @@ pub(crate) mod tests {
             [10, 0, 0, 9],
         ] {
             let forged = with(|ip| ip[12..16].copy_from_slice(&source));
-            assert_eq!(refused(&forged), Refuse::InnerSource, "{source:?}");
+            assert_eq!(refused(&forged), Reject::InnerSource, "{source:?}");
         }
         for source in [[10, 0, 1, 8], [169, 254, 0, 1], [192, 168, 0, 1], [203, 0, 113, 11]] {
             assert!(from_director(&with(|ip| ip[12..16].copy_from_slice(&source))).is_ok(), "{source:?}");
@@ -583,7 +602,7 @@ pub(crate) mod tests {
         // IP_HDRINCL would write a right checksum over it.
         let mut wrong = with(|_| ());
         wrong[12 + 10] ^= 1;
-        assert_eq!(refused(&wrong), Refuse::HeaderChecksum);
+        assert_eq!(refused(&wrong), Reject::HeaderChecksum);
         let options = |options: [u8; 4]| {
             let mut octets = datagram(0, &[A], VIP);
             octets.splice(32..32, options);
@@ -592,51 +611,56 @@ pub(crate) mod tests {
             octets
         };
         assert!(from_director(&options([7, 4, 5, 0])).is_ok());
-        assert_eq!(refused(&options([7, 1, 0, 0])), Refuse::Options);
+        assert_eq!(refused(&options([7, 1, 0, 0])), Reject::Options);
     }
 
-    /// UDP to the port of the tunnel, and everything that comes by `lo` from elsewhere.
+    /// UDP to the tunnel's port, and packets on `lo` that this host did not send.
     #[test]
-    fn gue_in_gue_is_refused() {
+    fn gue_in_gue_is_rejected() {
         let to_port = |port: u16| {
             with(|ip| {
                 ip[9] = 17;
                 ip[22..24].copy_from_slice(&port.to_be_bytes());
             })
         };
-        assert_eq!(from_director(&to_port(19_523)).unwrap_err(), Refuse::Tunnel);
+        assert_eq!(from_director(&to_port(19_523)).unwrap_err(), Reject::Tunnel);
         assert!(from_director(&to_port(19_522)).is_ok());
         let elsewhere = RedirectConfig { listen: "10.0.1.9:19523".parse().unwrap(), ..config() };
         assert!(read(&elsewhere, &to_port(19_523), sender("10.0.0.1")).is_ok());
         let fresh = datagram(0, &[A], VIP);
         let text = "{version: 1, directors: [10.0.0.0/24], backends: [10.0.1.0/24], vips: [203.0.113.10]}";
         let config = RedirectConfig::parse("test", text).unwrap();
-        let looped = |from| read(&config, &fresh, Arrival { looped: true, ..sender(from) }).map(drop);
-        assert_eq!(looped("10.0.0.9"), Ok(()), "the director of this host");
-        assert_eq!(looped("10.0.0.1"), Err(Refuse::Loopback), "another director");
-        assert_eq!(looped("10.0.1.9"), Err(Refuse::Source), "an address of this host that is no director's");
-        assert_eq!(looped("198.51.100.7"), Err(Refuse::Loopback));
+        let from_loopback =
+            |from| read(&config, &fresh, Arrival { from_loopback: true, ..sender(from) }).map(drop);
+        assert_eq!(from_loopback("10.0.0.9"), Ok(()), "the director of this host");
+        assert_eq!(from_loopback("10.0.0.1"), Err(Reject::Loopback), "another director");
+        assert_eq!(
+            from_loopback("10.0.1.9"),
+            Err(Reject::Source),
+            "an address of this host that is no director's"
+        );
+        assert_eq!(from_loopback("198.51.100.7"), Err(Reject::Loopback));
         assert!(read(&config, &fresh, sender("10.0.0.1")).is_ok());
     }
 
-    /// However the hops are chosen, a packet is passed on at most `hop_count` times: `next_hop` grows each time, and
-    /// a list that is used up has no next hop.
+    /// For every choice of hops, a packet is forwarded at most `hop_count` times: `next_hop` grows each time,
+    /// and after the last hop there is no next one.
     #[test]
     fn two_redirectors_that_name_each_other_end_soon() {
         let mut octets = datagram(0, &[A, [10, 0, 1, 2], A], VIP);
-        let mut passed_on = 0;
+        let mut forwarded = 0;
         loop {
             let packet = read(&config(), &octets, sender("10.0.0.1")).unwrap();
             let Some(next) = packet.next else { break };
             let mut message = vec![0; HEADROOM];
             message.extend(&octets);
             let next_hop = packet.next_hop + 1;
-            let envelope = Envelope { source: next, to: next, source_port: 1, ecn: 0, next_hop };
-            outer(&mut message, &envelope).unwrap();
+            let header = OuterHeader { source: next, destination: next, source_port: 1, ecn: 0, next_hop };
+            outer::write(&mut message, &header).unwrap();
             octets = message.split_off(HEADROOM);
-            passed_on += 1;
-            assert!(passed_on <= 3);
+            forwarded += 1;
+            assert!(forwarded <= 3);
         }
-        assert_eq!(passed_on, 3);
+        assert_eq!(forwarded, 3);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::hash::SipKey;
 use dataplane::host::sys::process::terminate;
 use dataplane::redirect::Redirect;
-use dataplane::redirect::clients::Own;
+use dataplane::redirect::clients::HostAddresses;
 use dataplane::redirect::config::RedirectConfig;
 
 fn demo(temporary: &Path) -> Child {
@@ -22,7 +22,7 @@ fn demo(temporary: &Path) -> Child {
 fn may_load_programs() -> bool {
     let config = "{version: 1, directors: [10.0.0.1], backends: [10.0.0.2], vips: [10.0.0.3]}";
     let config = RedirectConfig::parse("probe", config).unwrap();
-    Redirect::load(&config, &Own::default(), [0; 6], SipKey::new([7; 16])).is_ok()
+    Redirect::load(&config, &HostAddresses::default(), [0; 6], SipKey::new([7; 16])).is_ok()
 }
 
 fn is_empty(folder: &Path) -> bool {

@@ -174,7 +174,7 @@ fn its_workers_share_the_port_and_no_other_program_does() {
     for listen in ["[::]:19523", "0.0.0.0:19523", "10.2.0.2:19523"] {
         let second = config(&format!("workers: 2\nlisten: \"{listen}\"\n"));
         let refused = host.run(move || Redirector::start(second)).map(drop).unwrap_err();
-        assert_eq!(refused.to_string(), format!("UDP {listen}, which a redirector needs for itself"));
+        assert_eq!(refused.to_string(), format!("UDP {listen}, which no other program may use"));
     }
     let other = SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), 19_524);
     let servers = host.run(move || udp_servers(other, Duration::from_secs(5), 2)).unwrap();
@@ -422,7 +422,7 @@ fn beside_a_director_the_socket_takes_everything() {
     let refused = start("xdp", "xdp").wait_for("listening").unwrap_err().to_string();
     assert!(refused.contains("eth0: another director"), "{refused}");
     let mut redirector = start("auto", "auto");
-    redirector.wait_for("the socket takes everything: eth0: another director").unwrap();
+    redirector.wait_for("the socket takes all packets: eth0: another director").unwrap();
     redirector.wait_for("listening").unwrap();
     let mut status = std::process::Command::new(env!("CARGO_BIN_EXE_dataplane"));
     let status = status.args(["status", "--json", "--config", &path]).output().unwrap();

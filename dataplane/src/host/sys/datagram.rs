@@ -211,8 +211,8 @@ impl Buffers {
     }
 
     /// Whether the message at `index` came by the loopback interface; not, where the socket does not tell.
-    pub fn looped(&self, index: usize) -> bool {
-        looped(&self.controls[index][..self.control_lens[index]])
+    pub fn from_loopback(&self, index: usize) -> bool {
+        from_loopback(&self.controls[index][..self.control_lens[index]])
     }
 
     /// The message at `index` with the octets in front of it.
@@ -288,7 +288,7 @@ fn traffic_class(control: &[u8]) -> u8 {
 }
 
 /// `in_pktinfo` starts with the index of the interface, `in6_pktinfo` has it behind an address.
-fn looped(control: &[u8]) -> bool {
+fn from_loopback(control: &[u8]) -> bool {
     let interface = |(level, kind, value): (i32, i32, &[u8])| {
         let at = match (level, kind) {
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => 0,
@@ -378,7 +378,7 @@ mod tests {
                 client.send_to(b"x", to).unwrap();
                 assert_eq!(buffers.receive(server.as_fd()).unwrap(), 1);
                 assert_eq!(buffers.traffic_class(0), class, "{bound} {to}");
-                assert!(buffers.looped(0), "{bound} {to}");
+                assert!(buffers.from_loopback(0), "{bound} {to}");
             }
         }
     }
@@ -436,7 +436,7 @@ mod tests {
     fn what_is_no_traffic_class_is_none() {
         for len in 0..CONTROL {
             for octets in [[0; CONTROL], [0xff; CONTROL], [1; CONTROL], [16; CONTROL]] {
-                assert_eq!((traffic_class(&octets[..len]), looped(&octets[..len])), (0, false));
+                assert_eq!((traffic_class(&octets[..len]), from_loopback(&octets[..len])), (0, false));
             }
         }
     }
@@ -455,14 +455,14 @@ mod tests {
             let address = [[0; 16].as_slice(), &index.to_ne_bytes()].concat();
             let place = one(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &address);
             for control in [[&class[..], &place].concat(), [&place[..], &class].concat()] {
-                assert_eq!((traffic_class(&control), looped(&control)), (0xb8, expected), "{index}");
+                assert_eq!((traffic_class(&control), from_loopback(&control)), (0xb8, expected), "{index}");
                 for len in 0..control.len() {
-                    let _ = (traffic_class(&control[..len]), looped(&control[..len]));
+                    let _ = (traffic_class(&control[..len]), from_loopback(&control[..len]));
                 }
             }
             let place =
                 one(libc::IPPROTO_IP, libc::IP_PKTINFO, &[&index.to_ne_bytes()[..], &[9; 8]].concat());
-            assert_eq!(looped(&place), expected, "{index}");
+            assert_eq!(from_loopback(&place), expected, "{index}");
         }
     }
 

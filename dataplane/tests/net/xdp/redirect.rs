@@ -12,7 +12,7 @@ use common::hash::SipKey;
 use dataplane::host::sys::batch::Batch;
 use dataplane::host::sys::packet::PacketSocket;
 use dataplane::host::sys::ring::{Ring, Shape};
-use dataplane::redirect::clients::Own;
+use dataplane::redirect::clients::HostAddresses;
 use dataplane::redirect::config::RedirectConfig;
 use dataplane::redirect::{Neighbour, Redirect, RedirectCounts};
 
@@ -50,7 +50,7 @@ fn scene(vip: IpAddr) -> Scene {
 }
 
 /// These addresses of this host.
-pub(crate) fn own(all: &[[u8; 4]]) -> Own {
+pub(crate) fn own(all: &[[u8; 4]]) -> HostAddresses {
     all.iter().map(|own| Prefix::host((*own).into())).collect()
 }
 
@@ -155,7 +155,7 @@ fn keeps_leaves_and_passes_on(vip: IpAddr) {
     kept(&scene, &gue(DIRECTOR, 0, &[OWN], &unknown), &unknown);
     kept(&scene, &gue(NEXT, 1, &[NEXT], &known), &known);
     let after = counts(&scene);
-    assert_eq!((after.kept, after.kept_later), ([1, 1, 0, 1, 1, 0], [0, 1, 0, 0, 0, 0]));
+    assert_eq!((after.accepted, after.accepted_later_hop), ([1, 1, 0, 1, 1, 0], [0, 1, 0, 0, 0, 0]));
     assert_eq!(after.second_hop_from.into_iter().collect::<Vec<_>>(), [(NEXT.into(), 1)]);
     assert!(after.last_second_hop_ns > 0);
     leaves(&scene, &unknown);
@@ -172,7 +172,7 @@ fn leaves(scene: &Scene, unknown: &[u8]) {
     left(gue(DIRECTOR, 0, &[NEXT, DIRECTOR], unknown));
     // A hop that is none of `backends` is refused, by user space, even if it is this host.
     left(gue(DIRECTOR, 0, &[OWN_ELSEWHERE], unknown));
-    assert_eq!(counts(scene).left["unresolved"], 3);
+    assert_eq!(counts(scene).punted["unresolved"], 3);
 }
 
 /// To the next hop.
@@ -240,7 +240,7 @@ fn a_mark_that_the_packet_inside_lacks_is_left() {
                 }
             }
         }
-        assert_eq!(counts(&scene).left["outer"], 2 * 6, "both marks, three packets without each");
+        assert_eq!(counts(&scene).punted["outer"], 2 * 6, "both marks, three packets without each");
     });
 }
 
@@ -263,7 +263,7 @@ fn leaves_what_is_unfinished(vip: IpAddr) {
         packet[at..at + 2].copy_from_slice(&sum.to_be_bytes());
         let frame = gue(DIRECTOR, 0, &[NEXT], &packet);
         assert_eq!(run(&scene, &frame), (PASS, frame), "{flags:02x}: left as it came");
-        assert_eq!(counts(&scene).left["inner_unfinished"], number);
+        assert_eq!(counts(&scene).punted["inner_unfinished"], number);
         packet[at + 1] ^= 1;
         let (done, out) = run(&scene, &gue(DIRECTOR, 0, &[NEXT], &packet));
         assert_eq!(done, action, "{flags:02x}");
@@ -319,9 +319,9 @@ fn all_else_is_left_as_it_came() {
         for (at, octet, reason) in CHANGES {
             let mut bad = good.clone();
             bad[at] = octet;
-            let before = counts(&scene).left[reason];
+            let before = counts(&scene).punted[reason];
             assert_eq!(run(&scene, &bad), (PASS, bad.clone()), "octet {at}");
-            assert_eq!(counts(&scene).left[reason], before + 1, "octet {at}: {:?}", counts(&scene).left);
+            assert_eq!(counts(&scene).punted[reason], before + 1, "octet {at}: {:?}", counts(&scene).punted);
         }
         for at in 54..74 {
             // Of the inner header all octets count, by its checksum.
@@ -399,7 +399,7 @@ fn follows_a_syn(vip: IpAddr) {
     for (sequence, flags) in passed_on {
         assert_eq!(action(sequence, flags), TX, "{sequence} {flags:02x}");
     }
-    assert_eq!((counts(&scene).kept[2], counts(&scene).forwarded), (4, 8), "{:?}", counts(&scene));
+    assert_eq!((counts(&scene).accepted[2], counts(&scene).forwarded), (4, 8), "{:?}", counts(&scene));
 }
 
 /// Containers of one kernel share the secret of its SYN cookies. This one's kernel takes a cookie that the other one gave,
@@ -425,7 +425,7 @@ fn a_cookie_of_another_container_is_passed_on() {
         let syn = gue(DIRECTOR, 0, &[NEXT], &v4(CLIENT, VIP, 6, &tcp(50_001, 7, 0, SYN)));
         assert_eq!(run(&scene, &syn).0, PASS);
         assert_eq!(run(&scene, &packet(50_001, own)).0, PASS);
-        assert_eq!((counts(&scene).kept[2], counts(&scene).forwarded), (1, 2), "{:?}", counts(&scene));
+        assert_eq!((counts(&scene).accepted[2], counts(&scene).forwarded), (1, 2), "{:?}", counts(&scene));
         // The control: the kernel itself takes both cookies for its own.
         for (port, cookie) in [(50_000, given), (50_001, own)] {
             hand_to_kernel(&ack(port, cookie));
@@ -523,7 +523,7 @@ fn what_no_client_can_have_sent_is_left() {
         ] {
             assert_eq!(kept(&program, source, 443), expected, "{source}");
         }
-        let left = program.counts().unwrap().left["inner"];
+        let left = program.counts().unwrap().punted["inner"];
         assert_eq!(left, 14 + 13 + 6);
     });
 }

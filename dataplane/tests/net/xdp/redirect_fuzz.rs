@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::bind::Prefix;
 use common::hash::SipKey;
 use dataplane::redirect::config::{RedirectConfig, Udp};
-use dataplane::redirect::decide::{Decision, Facts, Keep, Known, asks, decide};
+use dataplane::redirect::decide::{Accept, Decision, Facts, SocketLookup, decide, flow_to_look_up};
 use dataplane::redirect::inner::{Flow, Inner, Kind};
 use dataplane::redirect::{Neighbour, Redirect, RedirectCounts};
 use dataplane::wire::gue::{Gue, Hops};
@@ -277,13 +277,13 @@ fn decided(scene: &Scene, frame: &[u8], remembers: bool) -> Option<(Decision, bo
     // An own address that is none of `backends` is no repetition of this host: refused as any other.
     let repeats = |hop: [u8; 4]| OWN.contains(&hop) && holds(&scene.config.backends, hop.into());
     let elsewhere = left.iter().position(|hop| !repeats(*hop));
-    let asked = asks(&inner.kind, scene.config.udp == Udp::Socket);
-    let known = asked.as_ref().map_or(Known::No, |flow| known(scene, flow));
-    let follows_syn = remembers && known == Known::No && follows_syn(scene, &inner.kind);
+    let asked = flow_to_look_up(&inner.kind, scene.config.udp == Udp::Socket);
+    let known = asked.as_ref().map_or(SocketLookup::NotFound, |flow| known(scene, flow));
+    let follows_syn = remembers && known == SocketLookup::NotFound && follows_syn(scene, &inner.kind);
     let facts = Facts { follows_syn, ..facts(known, left, elsewhere) };
     let decision = decide(&inner.kind, asked.is_some(), &facts);
     let octets = match decision {
-        Decision::Keep(_) => {
+        Decision::Accept(_) => {
             let ether_type = if gue.inner_protocol == 4 { [8, 0] } else { [0x86, 0xdd] };
             [&frame[..12], &ether_type, packet].concat()
         }
@@ -350,12 +350,12 @@ fn follows_syn(scene: &Scene, kind: &Kind) -> bool {
     let initial = scene.syns.get(&ends(flow));
     let window =
         initial.map(|initial| (1..=65_536).any(|next| initial.wrapping_add(next) == segment.sequence));
-    segment.acknowledges() && window == Some(true)
+    segment.flags.acknowledges() && window == Some(true)
 }
 
-fn facts(known: Known, left: &[[u8; 4]], elsewhere: Option<usize>) -> Facts {
+fn facts(known: SocketLookup, left: &[[u8; 4]], elsewhere: Option<usize>) -> Facts {
     Facts {
-        known,
+        socket: known,
         follows_syn: false,
         next: elsewhere.or((!left.is_empty()).then_some(0)).map(|at| IpAddr::from(left[at])),
         next_is_own: !left.is_empty() && elsewhere.is_none(),
@@ -376,8 +376,12 @@ fn passed_on(mut new: Vec<u8>, way: &Neighbour, traffic_class: u8, source_port: 
     new
 }
 
-fn known(scene: &Scene, flow: &Flow) -> Known {
-    if scene.known.contains(&(flow.remote, flow.local)) { Known::Yes } else { Known::No }
+fn known(scene: &Scene, flow: &Flow) -> SocketLookup {
+    if scene.known.contains(&(flow.remote, flow.local)) {
+        SocketLookup::Found
+    } else {
+        SocketLookup::NotFound
+    }
 }
 
 /// RFC 6040, figure 4: whether a packet that leaves its envelope is marked as it was.
@@ -405,14 +409,14 @@ fn compare(name: &str, scene: &mut Scene, frame: &[u8], seen: &mut Seen, before:
     let (action, out) = test_run(&scene.program, frame);
     let after = scene.program.counts().unwrap();
     let was_left = action == PASS && out == frame;
-    let cookies = |counts: &RedirectCounts| counts.kept[2] + counts.kept_later[2];
+    let cookies = |counts: &RedirectCounts| counts.accepted[2] + counts.accepted_later_hop[2];
     let mut decided = self::decided(scene, frame, true);
-    let is_cookie = matches!(decided, Some((Decision::Keep(Keep::Cookie), ..)));
+    let is_cookie = matches!(decided, Some((Decision::Accept(Accept::Cookie), ..)));
     if is_cookie && !was_left && cookies(&after) == cookies(before) {
         decided = self::decided(scene, frame, false);
         seen.forgotten += 1;
     }
-    if let (Some((Decision::Keep(Keep::Syn), ..)), false) = (&decided, was_left)
+    if let (Some((Decision::Accept(Accept::Syn), ..)), false) = (&decided, was_left)
         && let Some((flow, sequence)) = syn(frame)
     {
         scene.syns.insert(flow, sequence);
@@ -423,20 +427,20 @@ fn compare(name: &str, scene: &mut Scene, frame: &[u8], seen: &mut Seen, before:
     if was_left {
         seen.left += 1;
         seen.left_though_decided += u64::from(decided.is_some());
-        expected.left.clone_from(&after.left);
-        let sum = |counts: &RedirectCounts| counts.left.values().sum::<u64>();
+        expected.punted.clone_from(&after.punted);
+        let sum = |counts: &RedirectCounts| counts.punted.values().sum::<u64>();
         assert_eq!(sum(&after), sum(before) + 1, "{}", context());
     } else {
         let Some((decision, later, octets)) = &decided else { panic!("nothing to do: {}", context()) };
         assert_eq!(&out, octets, "other octets: {}", context());
         match decision {
-            Decision::Keep(reason) => {
+            Decision::Accept(reason) => {
                 assert_eq!(action, PASS, "{}", context());
-                let at = Keep::ALL.iter().position(|other| other == reason).unwrap();
-                let kept = if *later { &mut expected.kept_later } else { &mut expected.kept };
+                let at = Accept::ALL.iter().position(|other| other == reason).unwrap();
+                let kept = if *later { &mut expected.accepted_later_hop } else { &mut expected.accepted };
                 kept[at] += 1;
                 seen.kept[at] += 1;
-                if *later && matches!(reason, Keep::Socket | Keep::Cookie) {
+                if *later && matches!(reason, Accept::Socket | Accept::Cookie) {
                     let sender = Ipv4Addr::new(frame[26], frame[27], frame[28], frame[29]);
                     *expected.second_hop_from.entry(sender).or_default() += 1;
                     expected.last_second_hop_ns = after.last_second_hop_ns;

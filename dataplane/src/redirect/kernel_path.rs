@@ -1,7 +1,9 @@
-//! The fast path in the kernel: it takes the plain case off the UDP socket, and this keeps it to the network as it is.
+//! The kernel path: loads and attaches the kernel program, which takes the common packets off the UDP socket,
+//! and updates its addresses and next hops when the network changes.
 //!
-//! Program and workers keep nothing between packets that the other would need but the SYNs that were kept lately, which
-//! they share ([`recent`](super::recent)). So either may decide about any packet of a flow, and the program may come and go.
+//! The only per-flow state that program and workers share is the table of recently accepted SYNs
+//! ([`recent`](super::recent)). So either may decide any packet of a flow, and the program can be attached
+//! and detached at any time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,60 +13,67 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::clients::Own;
+use super::clients::HostAddresses;
 use super::config::Mode;
 use super::counters::Report;
-use super::decide::Keep;
+use super::decide::Accept;
 use super::program::{Neighbour, Redirect, RedirectCounts, outer_addresses};
-use super::run::{Shared, say};
+use super::run::{Shared, log};
 use crate::control::instance::InstanceLock;
 use crate::drivers::xdp::{Attached, Placed, XdpError};
 use crate::host::route::{Egress, NextHop, Pinned, Resolver};
 use crate::host::sys::interface::{Interface, driver};
 use crate::host::sys::thread::monotonic;
 
-/// How often next hops are looked at again.
+/// Interval between two refreshes of the next hops.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// The program on the interface, and what it was told.
+/// The attached program, and the state that was written to its maps.
 #[derive(Debug)]
-pub(super) struct FastPath {
+pub(super) struct KernelPath {
     program: Redirect,
     attached: Attached,
     _lock: InstanceLock,
     mode: Mode,
     interface: Interface,
     resolver: Resolver,
-    own: Arc<Own>,
+    own: Arc<HostAddresses>,
     neighbours: BTreeMap<Ipv4Addr, Neighbour>,
     refreshed: Option<Instant>,
-    /// What programs counted that are gone.
+    /// Counters of programs that were replaced.
     former: RedirectCounts,
 }
 
-/// What a report says of it; its packets are counted above, with the workers'.
+/// The kernel program's part of a report. Its packets are also in the sums above, together with the workers'.
 #[derive(Debug, Serialize)]
-pub struct FastReport {
+pub struct KernelPathReport {
     attached: &'static str,
-    kept: u64,
+    #[serde(rename = "kept")]
+    accepted: u64,
     forwarded: u64,
-    /// Packets left to the workers, or to the kernel if they were none of ours.
-    left: BTreeMap<&'static str, u64>,
+    /// Packets punted to the workers, or to the kernel if they are not for the redirector, by reason.
+    #[serde(rename = "left")]
+    punted: BTreeMap<&'static str, u64>,
 }
 
-impl fmt::Display for FastReport {
-    /// One line; what is zero is left out.
+impl fmt::Display for KernelPathReport {
+    /// One line; omits counters that are zero.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "by XDP ({}): kept {}, passed on {}; left", self.attached, self.kept, self.forwarded)?;
-        for (name, count) in self.left.iter().filter(|(_, count)| **count > 0) {
+        write!(
+            f,
+            "by XDP ({}): kept {}, passed on {}; punted",
+            self.attached, self.accepted, self.forwarded
+        )?;
+        for (name, count) in self.punted.iter().filter(|(_, count)| **count > 0) {
             write!(f, " {name} {count},")?;
         }
-        write!(f, " total {}", self.left.values().sum::<u64>())
+        write!(f, " total {}", self.punted.values().sum::<u64>())
     }
 }
 
-impl FastPath {
-    /// As `mode` wants it: `xdp` must have it, `auto` does without where it cannot be had, and says why.
+impl KernelPath {
+    /// Starts the kernel path according to `mode`: with `xdp` a failure is an error; with `auto` it is logged
+    /// and the socket takes all packets.
     pub(super) fn start(shared: &Shared) -> anyhow::Result<Option<Self>> {
         let config = &shared.config;
         let Some(name) = &config.interface else { return Ok(None) };
@@ -72,12 +81,12 @@ impl FastPath {
             return Ok(None);
         }
         match Self::on(name, shared) {
-            Ok((fast, placed)) => {
-                say(format_args!("{name}: XDP, {placed}"));
-                Ok(Some(fast))
+            Ok((kernel_path, placed)) => {
+                log(format_args!("{name}: XDP, {placed}"));
+                Ok(Some(kernel_path))
             }
             Err(error) if config.mode == Mode::Auto => {
-                say(format_args!("{name}: no XDP, the socket takes everything: {error:#}"));
+                log(format_args!("{name}: no XDP, the socket takes all packets: {error:#}"));
                 Ok(None)
             }
             Err(error) => Err(error.context(name.clone())),
@@ -86,14 +95,14 @@ impl FastPath {
 
     fn on(name: &str, shared: &Shared) -> anyhow::Result<(Self, Placed)> {
         let interface = Interface::named(name)?;
-        let lock = InstanceLock::on(&interface, say)?;
+        let lock = InstanceLock::on(&interface, log)?;
         let own = shared.own.load_full();
         let mode = shared.config.mode;
         let mut program = load(shared, &own, &interface)?;
-        // A veth hands on what is sent from inside it only to a peer that is prepared for it.
+        // A veth passes on frames that are sent from inside it only to a peer that is prepared for them.
         let native = mode == Mode::Xdp || driver(&interface.name).is_ok_and(|driver| driver != "veth");
         let placed = program.attach(interface.index, native)?;
-        let fast = Self {
+        let kernel_path = Self {
             program,
             attached: placed.attached,
             _lock: lock,
@@ -105,13 +114,13 @@ impl FastPath {
             refreshed: None,
             former: RedirectCounts::default(),
         };
-        Ok((fast, placed))
+        Ok((kernel_path, placed))
     }
 
-    /// Takes over this host's addresses, and looks at next hops again, once in a while. Hops are those that packets were
-    /// passed on to.
+    /// Writes this host's addresses to the program if they changed, and refreshes the next hops once per
+    /// [`REFRESH`]. The next hops are those that packets were forwarded to.
     pub(super) fn refresh(&mut self, report: &Report, shared: &Shared) -> anyhow::Result<()> {
-        self.follow(shared)?;
+        self.update_addresses(shared)?;
         if self.refreshed.is_some_and(|last| last.elapsed() < REFRESH) {
             return Ok(());
         }
@@ -123,13 +132,14 @@ impl FastPath {
         let hops: Vec<_> = hops.collect();
         let found = self.resolver.resolve(hops.iter().map(|hop| IpAddr::from(*hop)))?;
         for (hop, found) in hops.into_iter().zip(found) {
-            self.tell(hop, found.ok().and_then(neighbour))?;
+            self.set_neighbour(hop, found.ok().and_then(neighbour))?;
         }
         Ok(self.resolver.refresh()?)
     }
 
-    /// The addresses that GUE is for are constants of the program; those that no client has are not.
-    fn follow(&mut self, shared: &Shared) -> anyhow::Result<()> {
+    /// The destination addresses of outer headers are constants of the program; a change replaces it. The
+    /// forbidden sources are a map; a change updates it.
+    fn update_addresses(&mut self, shared: &Shared) -> anyhow::Result<()> {
         let own = shared.own.load_full();
         if own == self.own {
             return Ok(());
@@ -142,11 +152,12 @@ impl FastPath {
         Ok(())
     }
 
-    fn tell(&mut self, hop: Ipv4Addr, way: Option<Neighbour>) -> Result<(), XdpError> {
-        // Natively a frame goes out only where it came in: not every driver takes those that are redirected to it.
-        let usable = way.filter(|way| {
+    fn set_neighbour(&mut self, hop: Ipv4Addr, neighbour: Option<Neighbour>) -> Result<(), XdpError> {
+        // In native mode frames leave only through the interface that they arrived on: not every driver
+        // accepts frames that are redirected to it.
+        let usable = neighbour.filter(|neighbour| {
             self.attached == Attached::Generic
-                || way.ifindex == self.interface.index
+                || neighbour.ifindex == self.interface.index
                 || self.mode == Mode::Xdp
         });
         if self.neighbours.get(&hop) == usable.as_ref() {
@@ -154,21 +165,21 @@ impl FastPath {
         }
         self.program.set_neighbour(hop, usable.as_ref())?;
         match usable {
-            Some(way) => drop(self.neighbours.insert(hop, way)),
+            Some(neighbour) => drop(self.neighbours.insert(hop, neighbour)),
             None => drop(self.neighbours.remove(&hop)),
         }
         Ok(())
     }
 
-    /// Between the two programs the socket takes everything.
-    fn replace(&mut self, own: Arc<Own>, shared: &Shared) -> anyhow::Result<()> {
+    /// Replaces the program. Between the two the socket takes all packets.
+    fn replace(&mut self, own: Arc<HostAddresses>, shared: &Shared) -> anyhow::Result<()> {
         self.program.detach();
-        // Right for no program: should the next one be refused, it is tried again.
+        // Marks that no program is attached: if the next one cannot be loaded, the next refresh tries again.
         self.own = Arc::default();
         let mut next = load(shared, &own, &self.interface)?;
         let placed = next.attach(self.interface.index, self.attached == Attached::Native)?;
         self.former.add(&self.program.counts()?);
-        say(format_args!("{}: other addresses; XDP, {placed}", self.interface.name));
+        log(format_args!("{}: addresses changed; XDP, {placed}", self.interface.name));
         self.attached = placed.attached;
         self.program = next;
         self.neighbours.clear();
@@ -176,12 +187,14 @@ impl FastPath {
         Ok(())
     }
 
-    /// Adds what was counted here to what the workers counted.
+    /// Adds the program's counters to the workers'.
     pub(super) fn report(&self, report: &mut Report) {
         let mut counts = self.former.clone();
         counts.add(&self.program.counts().unwrap_or_default());
-        for (reason, (kept, later)) in Keep::ALL.iter().zip(counts.kept.iter().zip(&counts.kept_later)) {
-            *report.kept.entry(reason.name()).or_default() += kept + later;
+        for (reason, (accepted, later)) in
+            Accept::ALL.iter().zip(counts.accepted.iter().zip(&counts.accepted_later_hop))
+        {
+            *report.kept.entry(reason.name()).or_default() += accepted + later;
             *report.kept_on_later_hop.entry(reason.name()).or_default() += later;
         }
         for (to, from) in [
@@ -192,11 +205,11 @@ impl FastPath {
         }
         let since = (counts.last_second_hop_ns > 0).then(|| since_ms(counts.last_second_hop_ns)).flatten();
         report.since_second_hop_ms = [report.since_second_hop_ms, since].into_iter().flatten().min();
-        report.fast_path = Some(FastReport {
+        report.kernel_path = Some(KernelPathReport {
             attached: self.attached.name(),
-            kept: counts.kept.iter().chain(&counts.kept_later).sum(),
+            accepted: counts.accepted.iter().chain(&counts.accepted_later_hop).sum(),
             forwarded: counts.forwarded,
-            left: counts.left,
+            punted: counts.punted,
         });
     }
 }
@@ -206,8 +219,8 @@ fn since_ms(last_ns: u64) -> Option<u64> {
     u64::try_from(elapsed.as_millis()).ok()
 }
 
-/// A program that is not attached yet, which has the memory of SYNs from now on.
-fn load(shared: &Shared, own: &Own, interface: &Interface) -> Result<Redirect, XdpError> {
+/// Loads a program, not attached yet, and moves the table of SYNs into its memory.
+fn load(shared: &Shared, own: &HostAddresses, interface: &Interface) -> Result<Redirect, XdpError> {
     let program = Redirect::load(&shared.config, own, interface.mac, shared.syns.key())?;
     shared.syns.share(program.recent_syns()?);
     Ok(program)

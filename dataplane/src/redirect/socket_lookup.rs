@@ -1,18 +1,19 @@
-//! Does this host's kernel have a socket for a flow? One exact question each (sock_diag(7), no dump), all of a
-//! batch in one system call, and a small memory of positive answers.
+//! Looks up flows in the kernel's socket tables: does this host have a socket for a flow? Each flow is one
+//! exact query (sock_diag(7), no dump); the queries of a batch are one system call; positive results are
+//! cached briefly.
 //!
-//! The kernel's exact search finds a listening socket when it finds nothing better; that one knows no flow and
-//! counts as nothing. Sockets that are bound to a device other than `lo` are not found, and could not receive what
-//! is delivered through `lo` either.
+//! The kernel's exact search returns a listening socket if it finds no better one. A listener has no
+//! connection with the client and counts as not found. Sockets that are bound to a device other than `lo` are
+//! not found; they could not receive packets delivered through `lo` either.
 //!
-//! ## Why the memory cannot misroute a new connection
-//! It holds positive answers only, and a wrong one could do harm only to a flow that this host knew, that was
-//! opened anew with the same addresses and ports on another host, and whose packets now come here first. To open
-//! it anew the client must see the old connection end. If the client ends it, its FIN or RST passes here and
-//! strikes the entry out, as its next SYN does. If the service aborts it, the entry lives for [`LIFETIME_MS`] more,
-//! in which the row's owner would have to change twice. Memory is per flow *and* hop position, so an entry that was
-//! made while this host was the second chance never answers for packets that have it as their owner.
-
+//! ## Why the cache cannot misroute a new connection
+//! The cache holds positive results only. A wrong entry can do harm only to a flow that this host had, that
+//! was later opened again with the same addresses and ports on another host, and whose packets now arrive
+//! here first. To open it again, the client must see the old connection end. If the client ends it, its FIN
+//! or RST passes here and removes the entry, as its next SYN does. If the service aborts it, the entry lives
+//! for [`LIFETIME_MS`] more, and in that time the row's owner would have to change twice. Entries are per
+//! flow *and* hop index, so an entry that was made while this host was the second chance never matches
+//! packets that have this host as their owner.
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
@@ -21,18 +22,18 @@ use std::os::fd::AsFd;
 
 use common::bind::Protocol;
 
-use super::decide::Known;
+use super::decide::SocketLookup;
 use super::inner::Flow;
 use crate::host::sys::datagram::{BATCH, Buffers, netlink};
 
-/// How long a positive answer is believed.
+/// Lifetime of a cached result.
 const LIFETIME_MS: u64 = 250;
-/// Flows remembered, one a slot.
+/// Number of cached flows, one per slot.
 const SLOTS: usize = 1 << 15;
 
-/// Positive answers, newest wins.
+/// Cached positive results; the newest entry of a slot wins.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct FlowCache {
     slots: Box<[Option<Entry>]>,
     key: RandomState,
 }
@@ -44,24 +45,24 @@ struct Entry {
     until_ms: u64,
 }
 
-impl Default for Memory {
+impl Default for FlowCache {
     fn default() -> Self {
         Self { slots: vec![None; SLOTS].into_boxed_slice(), key: RandomState::new() }
     }
 }
 
-impl Memory {
-    pub(super) fn knows(&self, flow: &Flow, hop: u8, now_ms: u64) -> bool {
+impl FlowCache {
+    pub(super) fn contains(&self, flow: &Flow, hop: u8, now_ms: u64) -> bool {
         self.slots[self.index(flow)]
             .is_some_and(|entry| entry.until_ms > now_ms && entry.hop == hop && entry.flow == *flow)
     }
 
-    pub(super) fn learn(&mut self, flow: Flow, hop: u8, now_ms: u64) {
+    pub(super) fn insert(&mut self, flow: Flow, hop: u8, now_ms: u64) {
         let index = self.index(&flow);
         self.slots[index] = Some(Entry { flow, hop, until_ms: now_ms + LIFETIME_MS });
     }
 
-    pub(super) fn forget(&mut self, flow: &Flow) {
+    pub(super) fn remove(&mut self, flow: &Flow) {
         let index = self.index(flow);
         if self.slots[index].is_some_and(|entry| entry.flow == *flow) {
             self.slots[index] = None;
@@ -81,19 +82,20 @@ const NLM_F_REQUEST: u16 = 1;
 const NLMSG_ERROR: u16 = 2;
 const TCP_LISTEN: u8 = 10;
 const HEADER: usize = 16;
-/// `struct inet_diag_req_v2`, and the header before it.
-const QUESTION: usize = HEADER + 56;
-const QUESTION_LEN: u32 = 72;
-/// An answer without extensions has 88 octets; an error quotes the question.
-const ANSWER: usize = 512;
+/// Length of a request: the netlink header and `struct inet_diag_req_v2`.
+const REQUEST: usize = HEADER + 56;
+const REQUEST_LEN: u32 = 72;
+/// Room for a reply. A reply without extensions has 88 octets; an error quotes the request.
+const REPLY: usize = 512;
 
-/// A question-and-answer socket to the kernel.
+/// A netlink socket for requests and replies.
 #[derive(Debug)]
 pub(super) struct SocketTable {
     netlink: File,
-    questions: Vec<u8>,
-    answers: Buffers,
-    /// Number of the next batch's first question: an answer that comes late belongs to no later question.
+    requests: Vec<u8>,
+    replies: Buffers,
+    /// Sequence number of the next batch's first request. It never repeats soon, so a late reply matches no
+    /// later request.
     next: u32,
 }
 
@@ -101,37 +103,37 @@ impl SocketTable {
     pub(super) fn open() -> io::Result<Self> {
         Ok(Self {
             netlink: File::from(netlink(NETLINK_SOCK_DIAG)?),
-            questions: Vec::with_capacity(QUESTION * BATCH),
-            answers: Buffers::new(0, ANSWER),
+            requests: Vec::with_capacity(REQUEST * BATCH),
+            replies: Buffers::new(0, REPLY),
             next: 0,
         })
     }
 
-    /// Answers for at most [`BATCH`] flows, in `known`, which has as many places. Gives the number of flows that
-    /// the kernel said nothing about; they count as unknown.
-    pub(super) fn ask(&mut self, flows: &[Flow], known: &mut [Known]) -> io::Result<usize> {
+    /// Looks up at most [`BATCH`] flows and writes the results to `results`, which has the same length.
+    /// Returns the number of flows without a reply; they count as not found.
+    pub(super) fn look_up(&mut self, flows: &[Flow], results: &mut [SocketLookup]) -> io::Result<usize> {
         debug_assert!(flows.len() <= BATCH);
-        known.fill(Known::No);
-        self.questions.clear();
+        results.fill(SocketLookup::NotFound);
+        self.requests.clear();
         let first = self.next;
         for flow in flows {
-            self.questions.extend_from_slice(&question(flow, self.next));
+            self.requests.extend_from_slice(&request(flow, self.next));
             self.next = self.next.wrapping_add(1);
         }
-        // The kernel answers while it takes the questions, so that all answers are there when this returns.
-        self.netlink.write_all(&self.questions)?;
+        // The kernel replies while it reads the requests, so all replies are there when this call returns.
+        self.netlink.write_all(&self.requests)?;
         let mut missing = flows.len();
         while missing > 0 {
-            let count = match self.answers.receive_ready(self.netlink.as_fd()) {
+            let count = match self.replies.receive_ready(self.netlink.as_fd()) {
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             };
             for index in 0..count {
-                if let Some((sequence, answer)) = answer(self.answers.message(index)) {
-                    let place = usize::try_from(sequence.wrapping_sub(first)).unwrap_or(usize::MAX);
-                    if let Some(place) = known.get_mut(place) {
-                        *place = answer;
+                if let Some((sequence, lookup)) = parse_reply(self.replies.message(index)) {
+                    // A late reply to an earlier batch has an index beyond the slice.
+                    if let Some(result) = results.get_mut(sequence.wrapping_sub(first) as usize) {
+                        *result = lookup;
                     }
                 }
             }
@@ -142,10 +144,9 @@ impl SocketTable {
 }
 
 /// `nlmsghdr` and `inet_diag_req_v2` (linux/inet_diag.h), host byte order but for ports and addresses.
-fn question(flow: &Flow, sequence: u32) -> [u8; QUESTION] {
-    let mut octets = [0; QUESTION];
-    // Little need to be clever: the fields one by one, at their offsets.
-    octets[..4].copy_from_slice(&QUESTION_LEN.to_ne_bytes());
+fn request(flow: &Flow, sequence: u32) -> [u8; REQUEST] {
+    let mut octets = [0; REQUEST];
+    octets[..4].copy_from_slice(&REQUEST_LEN.to_ne_bytes());
     octets[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     octets[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
     octets[8..12].copy_from_slice(&sequence.to_ne_bytes());
@@ -173,21 +174,22 @@ fn write_address(field: &mut [u8], address: SocketAddr) {
     }
 }
 
-/// The question's number and what the kernel knows. An error is almost always "no such socket".
-fn answer(octets: &[u8]) -> Option<(u32, Known)> {
+/// Parses a reply: the sequence number of its request and the result. An error is almost always "no such
+/// socket".
+fn parse_reply(octets: &[u8]) -> Option<(u32, SocketLookup)> {
     let header = octets.first_chunk::<HEADER>()?;
     let kind = u16::from_ne_bytes([header[4], header[5]]);
     let sequence = u32::from_ne_bytes([header[8], header[9], header[10], header[11]]);
     let known = match kind {
-        SOCK_DIAG_BY_FAMILY => state(*octets.get(HEADER + 1)?),
-        NLMSG_ERROR => Known::No,
+        SOCK_DIAG_BY_FAMILY => lookup(*octets.get(HEADER + 1)?),
+        NLMSG_ERROR => SocketLookup::NotFound,
         _ => return None,
     };
     Some((sequence, known))
 }
 
-const fn state(number: u8) -> Known {
-    if number == TCP_LISTEN { Known::No } else { Known::Yes }
+const fn lookup(number: u8) -> SocketLookup {
+    if number == TCP_LISTEN { SocketLookup::NotFound } else { SocketLookup::Found }
 }
 
 #[cfg(test)]
@@ -195,9 +197,9 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream, UdpSocket};
 
-    fn ask(table: &mut SocketTable, flow: Flow) -> Known {
-        let mut known = [Known::Yes];
-        assert_eq!(table.ask(&[flow], &mut known).unwrap(), 0);
+    fn look_up(table: &mut SocketTable, flow: Flow) -> SocketLookup {
+        let mut known = [SocketLookup::Found];
+        assert_eq!(table.look_up(&[flow], &mut known).unwrap(), 0);
         known[0]
     }
 
@@ -215,15 +217,15 @@ mod tests {
             };
             let local = listener.local_addr().unwrap();
             let stranger = SocketAddr::new(local.ip(), 1);
-            assert_eq!(ask(&mut table, tcp(local, stranger)), Known::No);
+            assert_eq!(look_up(&mut table, tcp(local, stranger)), SocketLookup::NotFound);
             let client = TcpStream::connect(local).unwrap();
             let (server, remote) = listener.accept().unwrap();
-            assert_eq!(ask(&mut table, tcp(local, remote)), Known::Yes);
+            assert_eq!(look_up(&mut table, tcp(local, remote)), SocketLookup::Found);
             // The service closes first: FIN_WAIT2, then TIME_WAIT, both known.
             drop(server);
-            assert_eq!(ask(&mut table, tcp(local, remote)), Known::Yes);
+            assert_eq!(look_up(&mut table, tcp(local, remote)), SocketLookup::Found);
             drop(client);
-            assert_eq!(ask(&mut table, tcp(local, remote)), Known::Yes);
+            assert_eq!(look_up(&mut table, tcp(local, remote)), SocketLookup::Found);
         }
     }
 
@@ -237,7 +239,7 @@ mod tests {
         let local: SocketAddr = ([127, 0, 0, 1], listener.local_addr().unwrap().port()).into();
         let client = TcpStream::connect(local).unwrap();
         let mut table = SocketTable::open().unwrap();
-        assert_eq!(ask(&mut table, tcp(local, client.local_addr().unwrap())), Known::Yes);
+        assert_eq!(look_up(&mut table, tcp(local, client.local_addr().unwrap())), SocketLookup::Found);
     }
 
     #[test]
@@ -252,13 +254,13 @@ mod tests {
             let local = socket.local_addr().unwrap();
             Flow { protocol: Protocol::Udp, local, remote }
         };
-        assert_eq!(ask(&mut table, udp(&bound, peer)), Known::Yes);
-        assert_eq!(ask(&mut table, udp(&connected, peer)), Known::Yes);
-        assert_eq!(ask(&mut table, udp(&connected, other)), Known::No);
+        assert_eq!(look_up(&mut table, udp(&bound, peer)), SocketLookup::Found);
+        assert_eq!(look_up(&mut table, udp(&connected, peer)), SocketLookup::Found);
+        assert_eq!(look_up(&mut table, udp(&connected, other)), SocketLookup::NotFound);
     }
 
     #[test]
-    fn a_full_batch_is_answered_in_its_order_and_twice() {
+    fn a_full_batch_is_answered_in_order_and_twice() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let local = listener.local_addr().unwrap();
         let clients: Vec<TcpStream> = (0..BATCH / 2).map(|_| TcpStream::connect(local).unwrap()).collect();
@@ -270,36 +272,36 @@ mod tests {
             .collect();
         let mut table = SocketTable::open().unwrap();
         for _ in 0..2 {
-            let mut known = [Known::No; BATCH];
-            assert_eq!(table.ask(&flows, &mut known).unwrap(), 0);
-            assert!(known.chunks(2).all(|pair| pair == [Known::Yes, Known::No]));
+            let mut known = [SocketLookup::NotFound; BATCH];
+            assert_eq!(table.look_up(&flows, &mut known).unwrap(), 0);
+            assert!(known.chunks(2).all(|pair| pair == [SocketLookup::Found, SocketLookup::NotFound]));
         }
     }
 
     #[test]
-    fn answers_that_end_early_say_nothing() {
-        let mut octets = question(&tcp(([1, 2, 3, 4], 5).into(), ([6, 7, 8, 9], 10).into()), 3).to_vec();
+    fn truncated_replies_are_ignored() {
+        let mut octets = request(&tcp(([1, 2, 3, 4], 5).into(), ([6, 7, 8, 9], 10).into()), 3).to_vec();
         octets[17] = TCP_LISTEN;
-        assert_eq!(answer(&octets), Some((3, Known::No)));
+        assert_eq!(parse_reply(&octets), Some((3, SocketLookup::NotFound)));
         octets[17] = 1;
-        assert_eq!(answer(&octets), Some((3, Known::Yes)));
+        assert_eq!(parse_reply(&octets), Some((3, SocketLookup::Found)));
         for len in 0..18 {
-            assert_eq!(answer(&octets[..len]), None);
+            assert_eq!(parse_reply(&octets[..len]), None);
         }
     }
 
     #[test]
-    fn memory_ends_by_time_by_hop_and_by_request() {
+    fn cache_entries_end_by_time_hop_and_removal() {
         let flow = |port| tcp(([203, 0, 113, 10], 443).into(), ([198, 51, 100, 7], port).into());
-        let mut memory = Memory::default();
-        memory.learn(flow(1), 0, 1_000);
-        assert!(memory.knows(&flow(1), 0, 1_249));
-        assert!(!memory.knows(&flow(1), 0, 1_250));
-        assert!(!memory.knows(&flow(1), 1, 1_000), "learnt as owner, asked as second chance");
-        assert!(!memory.knows(&flow(2), 0, 1_000));
-        memory.forget(&flow(2));
-        assert!(memory.knows(&flow(1), 0, 1_000));
-        memory.forget(&flow(1));
-        assert!(!memory.knows(&flow(1), 0, 1_000));
+        let mut cache = FlowCache::default();
+        cache.insert(flow(1), 0, 1_000);
+        assert!(cache.contains(&flow(1), 0, 1_249));
+        assert!(!cache.contains(&flow(1), 0, 1_250));
+        assert!(!cache.contains(&flow(1), 1, 1_000), "cached as owner, looked up as second chance");
+        assert!(!cache.contains(&flow(2), 0, 1_000));
+        cache.remove(&flow(2));
+        assert!(cache.contains(&flow(1), 0, 1_000));
+        cache.remove(&flow(1));
+        assert!(!cache.contains(&flow(1), 0, 1_000));
     }
 }
