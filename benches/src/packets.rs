@@ -9,7 +9,7 @@ use common::{
     table::{ForwardingTable, Table},
 };
 use dataplane::{
-    pipeline::{Echo, Pipeline, Route, Underlay},
+    pipeline::{Echo, NextHop, Pipeline, Underlay},
     wire::{checksum, ethernet, ipv4, ipv6},
 };
 
@@ -117,11 +117,12 @@ pub fn pipeline() -> Pipeline {
         mtu: 1_500,
         echo: Echo::Forward,
     };
-    let route = |_| Route::Via {
+    let link = NextHop::Link {
+        ifindex: 1,
         source: ethernet::Mac([2, 0, 0, 0, 0, 1]),
         destination: ethernet::Mac([2, 0, 0, 0, 0, 3]),
     };
-    Pipeline::new(forwarding, underlay, route).expect("binds that do not tie")
+    Pipeline::new(forwarding, underlay, |_, _| Some(link)).expect("binds that do not tie")
 }
 
 fn table() -> Table {

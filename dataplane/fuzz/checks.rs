@@ -7,7 +7,7 @@ use common::bind::{Bind, PortRange, Prefix, Protocol};
 use common::flow::HashFields;
 use common::hash::SipKey;
 use common::table::{Digest, ForwardingTable, Lists, Ranking, Seed, Table};
-use dataplane::pipeline::{Echo, Pipeline, Route, Underlay, Verdict};
+use dataplane::pipeline::{Echo, NextHop, Pipeline, Underlay, Verdict};
 use dataplane::redirect::inner::Inner;
 use dataplane::wire::gue::Gue;
 use std::sync::LazyLock;
@@ -80,11 +80,8 @@ fn pipeline(fields: HashFields) -> Pipeline {
         echo: Echo::Answer,
     };
     let table = ForwardingTable::new(None, vec![sample(fields)]).expect("the sample is right");
-    Pipeline::new(table, underlay, |_| Route::Via {
-        source: Default::default(),
-        destination: Default::default(),
-    })
-    .expect("its binds do not tie")
+    let link = NextHop::Link { ifindex: 1, source: Default::default(), destination: Default::default() };
+    Pipeline::new(table, underlay, |_, _| Some(link)).expect("its binds do not tie")
 }
 
 /// A small table: two IPv4 backends and one IPv6, VIPs 203.0.113.0/24 and 2001:db8:1::/64, any port.

@@ -81,7 +81,7 @@ fn echo(driver: &str, interface: &str) -> anyhow::Result<()> {
 fn echo_over(mut link: impl Link, ifindex: u32) -> anyhow::Result<()> {
     loop {
         link.wait(Duration::from_millis(100))?;
-        link.turn(|received, out| {
+        link.process_batch(|received, out| {
             let len = received.frame.len();
             out.get_mut(..len)?.copy_from_slice(received.frame);
             out.get_mut(..6)?.copy_from_slice(&NOBODY);

@@ -1,4 +1,4 @@
-//! `dataplane run` and `dataplane status`: what was typed.
+//! `dataplane run` and `dataplane status`: their command lines.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,22 +8,22 @@ use crate::control::config::{Mode, control_of};
 use crate::control::console;
 use crate::control::socket::{self, Format};
 
-/// Encapsulates clients' packets for the backends of a forwarding table
+/// Encapsulate clients' packets for the backends of a forwarding table
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
     /// Configuration, for example configs/dataplane.yaml
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Check the configuration and the table, and stop
+    /// Check the configuration and the table, and exit
     #[arg(long)]
     check: bool,
-    /// Take over a table that is older than the running one
+    /// Accept a table that is older than the running one [default: refuse]
     #[arg(long)]
     allow_rollback: bool,
-    /// How frames are forwarded, whatever the configuration says: auto, xdp, af-packet or pnet
+    /// Forwarding mode: auto, xdp, af-packet or pnet; overrides `mode` of the configuration
     #[arg(long, value_name = "MODE", value_parser = Mode::from_name)]
     mode: Option<Mode>,
-    /// Print the counters as JSON (on SIGUSR1 and at the end)
+    /// Print the counters as JSON, on SIGUSR1 and at exit [default: text]
     #[arg(long)]
     json: bool,
 }
@@ -42,26 +42,26 @@ impl RunArgs {
     }
 }
 
-/// Shows what a running director or redirector counted
+/// Show the counters of a running director or redirector
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("whom").required(true))]
+#[command(group = clap::ArgGroup::new("target").required(true))]
 pub struct StatusArgs {
-    /// The program's configuration, which says where it listens
-    #[arg(long, value_name = "FILE", group = "whom")]
+    /// Configuration of the running program; its `control` is the socket to connect to
+    #[arg(long, value_name = "FILE", group = "target")]
     config: Option<PathBuf>,
-    /// Its control socket
-    #[arg(long, value_name = "SOCKET", group = "whom")]
+    /// Control socket of the running program
+    #[arg(long, value_name = "SOCKET", group = "target")]
     control: Option<PathBuf>,
-    /// Print JSON
+    /// Print JSON [default: text]
     #[arg(long)]
     json: bool,
 }
 
 impl StatusArgs {
-    /// Asks and prints.
+    /// Queries the program and prints its reply.
     ///
     /// # Errors
-    /// If nobody answers there.
+    /// If no program answers on the socket.
     pub fn run(&self) -> anyhow::Result<()> {
         let path = match (&self.control, &self.config) {
             (Some(path), _) => path.clone(),
@@ -71,8 +71,8 @@ impl StatusArgs {
         let format = if self.json { Format::Json } else { Format::Text };
         let answer = socket::ask(&path, format).map_err(|error| {
             let why = match error.kind() {
-                io::ErrorKind::PermissionDenied => "only root and the user that runs it may ask",
-                _ => "nobody answers, is it running?",
+                io::ErrorKind::PermissionDenied => "only root and the user that runs the program may connect",
+                _ => "no program answers; is it running?",
             };
             anyhow::Error::new(error).context(format!("{}: {why}", path.display()))
         })?;

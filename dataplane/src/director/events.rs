@@ -1,4 +1,4 @@
-//! What a director reacts to, from the three descriptors by which the kernel tells.
+//! The events that a director reacts to, read from signals, inotify and netlink.
 
 use std::ffi::OsStr;
 use std::io;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crossbeam::channel::Sender;
 
-use super::table_file::{Poke, Poker};
+use super::table_file::{ReadReason, Waker};
 use crate::control::config::{Config, ConfigError};
 use crate::control::table::{LoadError, LoadedTable};
 use crate::host::route::{Changes, Monitor};
@@ -16,7 +16,7 @@ use crate::host::sys::inotify::Watch;
 use crate::host::sys::poll::readable;
 use crate::host::sys::signal::{Signal, Signals};
 
-/// Something happened.
+/// An event for the control loop.
 #[derive(Debug)]
 pub(crate) enum Event {
     Signal(Signal),
@@ -26,11 +26,11 @@ pub(crate) enum Event {
     Table(Result<LoadedTable, LoadError>),
     /// Links, routes or neighbours changed.
     Network(Changes),
-    /// A thread cannot go on.
+    /// A thread failed.
     Failed(&'static str, io::Error),
 }
 
-/// Where events come from.
+/// The descriptors that events are read from.
 #[derive(Debug)]
 pub(crate) struct Sources {
     pub(crate) signals: Signals,
@@ -38,15 +38,15 @@ pub(crate) struct Sources {
     pub(crate) monitor: Monitor,
 }
 
-/// How soon it notices that it should stop.
+/// Interval at which the thread checks whether it should stop.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Sources {
-    /// Passes events on until `stop`. Ends early if nobody listens any more.
+    /// Sends events to the control loop until `stop`. Ends early if the receiver is gone.
     pub(crate) fn watch(
         mut self,
         sender: &Sender<Event>,
-        table: (&OsStr, &Poker),
+        table: (&OsStr, &Waker),
         stop: &AtomicBool,
     ) -> io::Result<()> {
         while !stop.load(Ordering::Relaxed) {
@@ -57,9 +57,9 @@ impl Sources {
                 events.extend(self.signals.next()?.map(Event::Signal));
             }
             if file {
-                let (name, poker) = table;
+                let (name, waker) = table;
                 let is_named = self.watch.changed()?.iter().any(|changed| changed == name);
-                poker.poke(if is_named { Poke::Changed } else { Poke::Look });
+                waker.wake(if is_named { ReadReason::Changed } else { ReadReason::Look });
             }
             if network {
                 events.push(Event::Network(self.monitor.changes()?));

@@ -1,8 +1,8 @@
-//! How many answers a worker may send: a token bucket, beside the packet path, which has no clock.
+//! Limits the answers that a worker sends: a token bucket, outside of the packet path, which has no clock.
 
 use std::time::{Duration, Instant};
 
-/// One second's worth may go at once.
+/// A token bucket that holds the answers of one second.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     tokens: u32,
@@ -14,7 +14,7 @@ impl Limiter {
         Self { tokens: 0, filled: now.checked_sub(Duration::from_secs(1)).unwrap_or(now) }
     }
 
-    /// Takes a token, if there is one.
+    /// Takes a token if there is one; returns whether there was.
     pub(crate) fn allows(&mut self, now: Instant, per_second: u32) -> bool {
         self.fill(now, per_second);
         let allowed = self.tokens > 0;
@@ -22,7 +22,7 @@ impl Limiter {
         allowed
     }
 
-    /// Whole tokens alone are added, and only the time that they stand for is used up.
+    /// Adds whole tokens, and advances the clock only by the time that they stand for.
     fn fill(&mut self, now: Instant, per_second: u32) {
         self.tokens = self.tokens.min(per_second);
         if per_second == 0 {
@@ -30,14 +30,17 @@ impl Limiter {
         }
         let nanos = now.saturating_duration_since(self.filled).as_nanos();
         let earned = nanos * u128::from(per_second) / NANOS;
-        let earned = u32::try_from(earned).unwrap_or(u32::MAX);
-        if earned >= per_second - self.tokens {
+        if earned >= u128::from(per_second - self.tokens) {
             self.tokens = per_second;
             self.filled = now;
         } else {
+            #[expect(clippy::cast_possible_truncation, reason = "less than `per_second`")]
+            let earned = earned as u32;
             self.tokens += earned;
             let used = u128::from(earned) * NANOS / u128::from(per_second);
-            self.filled += Duration::from_nanos(u64::try_from(used).unwrap_or(u64::MAX));
+            #[expect(clippy::cast_possible_truncation, reason = "at most a second")]
+            let used = Duration::from_nanos(used as u64);
+            self.filled += used;
         }
     }
 }
@@ -53,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seconds_worth_at_once_and_then_the_rate() {
+    fn the_answers_of_one_second_at_once_and_then_the_rate() {
         let start = Instant::now();
         let mut limiter = Limiter::new(start);
         assert_eq!(allowed(&mut limiter, start, 100, 1000), 100);
@@ -73,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_means_never_and_time_that_runs_back_gives_nothing() {
+    fn zero_means_never_and_time_that_goes_back_adds_nothing() {
         let start = Instant::now();
         let mut limiter = Limiter::new(start);
         assert_eq!(allowed(&mut limiter, start, 0, 10), 0);

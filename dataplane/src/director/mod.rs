@@ -1,26 +1,28 @@
-//! `dataplane run`: a director. It takes clients' packets from an interface and sends each, encapsulated, to the
-//! backend that the forwarding table names.
+//! `dataplane run`: a director. It receives clients' packets on an interface and sends each, encapsulated, to
+//! the backend that the forwarding table names.
 //!
 //! ```text
 //!  interface ─► worker 0 ─► pipeline ─► next hop          table file ──┐ changed, SIGHUP
 //!           ├─► worker 1 ─► pipeline ─► next hop          routes ──────┤ changed (netlink)
-//!           ┊        ▲ one plan, swapped as a whole                    ▼
+//!           ┊        ▲ forwarding state, swapped as a whole            ▼
 //!           ┊        └──────────────────────────────── control loop ◄── events ◄── signals, inotify, netlink
 //! ```
 //!
-//! - The kernel spreads frames over the workers by flow (PACKET_FANOUT); they share nothing that they write.
-//! - A plan is a table with the next hops of its backends. The control loop makes a new one when either changes and
-//!   publishes it with one store; workers look between batches.
+//! - The kernel distributes frames over the workers by flow (PACKET_FANOUT). Workers share no data that they
+//!   write.
+//! - The forwarding state is a table with the next hops of its backends. The control loop builds a new state
+//!   when either changes and publishes it with a single store. Workers check for a new state between batches.
 //! - A table that cannot be read, or is older than the running one, changes nothing and is reported.
-//! - Files are read in a thread of their own ([`table_file`]): the control loop waits for no file system.
+//! - A thread of its own reads files ([`table_file`]), so the control loop waits for no file system.
 //!
-//! What the host must be: the kernel gets every packet too, since a packet socket only copies. The VIPs are no
-//! addresses of the host and it does not forward (`net.ipv4.ip_forward`, `net.ipv6.conf.all.forwarding`), so it drops
-//! them without a word: no reset, no ICMP. `run` looks and warns. That is also why "pass" takes no action here.
+//! Requirements on the host: a packet socket only copies, so the kernel gets every packet too. The VIPs are
+//! not addresses of the host and the host does not forward (`net.ipv4.ip_forward`,
+//! `net.ipv6.conf.all.forwarding`), so the kernel drops these packets silently: no reset, no ICMP. `run`
+//! checks this and warns. That is also why the verdict "pass" needs no action here.
 //!
-//! A host that is a backend as well has the VIPs, so its kernel must be told to leave to the director what comes in
-//! for them: [`leave_to_director`]. Packets that the table gives to the host itself are sent to its own address, over
-//! `lo`, where its redirector hears them as it does those from elsewhere.
+//! A host that is also a backend has the VIPs, so its kernel must be configured to ignore packets for them
+//! that arrive on the director's interface: [`leave_to_director`]. Packets whose primary is the host itself
+//! are sent to its own address over `lo`, where its redirector receives them like those from other directors.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -39,13 +41,13 @@ use common::table::ForwardingTable;
 use crossbeam::channel;
 
 pub use self::args::{RunArgs, StatusArgs};
+use self::counters::{Aggregate, Identity};
 use self::events::{Event, Sources};
-use self::fast::FastPath;
+use self::forwarding::{ForwardingState, Settings};
+use self::kernel_path::KernelPath;
 use self::offloads::OffloadGuard;
-use self::plan::{Plan, Settings};
 use self::supervise::Supervisor;
 use self::table_file::{TableFile, arm};
-use self::tally::{Board, Identity};
 use self::worker::Shared;
 use crate::control::config::{ASSUMED, Config, ConfigError, Mode, Offloads};
 use crate::control::console::{self, show};
@@ -63,18 +65,18 @@ use crate::host::sys::signal::Signals;
 use crate::host::sys::thread;
 
 mod args;
+mod counters;
 mod events;
-mod fast;
+mod forwarding;
+mod ipv6_mtu;
+mod kernel_path;
 mod limiter;
-mod narrow;
 mod offloads;
-mod plan;
 mod supervise;
 mod table_file;
-mod tally;
 mod worker;
 
-/// A director with all that it needs, not yet forwarding.
+/// A director with all its resources open, not yet forwarding.
 #[derive(Debug)]
 pub struct Director {
     config: Config,
@@ -87,14 +89,14 @@ pub struct Director {
     control: Option<Control>,
     table: (TableFile, Armer),
     _lock: Arc<InstanceLock>,
-    /// Last, so that offloads come back when everything else has ended.
+    /// The last field, so that offloads are restored after everything else has ended.
     _offloads: Option<OffloadGuard>,
 }
 
-/// What was typed beside the configuration, for as long as the director runs.
+/// Command-line options, for as long as the director runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// In place of the configuration's.
+    /// Replaces the configuration's `mode`.
     pub mode: Option<Mode>,
     /// Whether a table may be older than the running one.
     pub allow_rollback: bool,
@@ -116,21 +118,21 @@ enum Driver {
 }
 
 impl Director {
-    /// Reads what a director would read, and stops.
+    /// Checks the configuration and the table.
     ///
     /// # Errors
     /// If the configuration or the table is refused.
     pub fn check(config: &Path) -> anyhow::Result<()> {
         let config = Config::load(config)?;
         let table = usable(table::load(&config.table)?, &config)?;
-        if let Some(warning) = expected_mtu(&config).and_then(|mtu| narrow::warning(&table, mtu)) {
+        if let Some(warning) = expected_mtu(&config).and_then(|mtu| ipv6_mtu::warning(&table, mtu)) {
             log(format_args!("{warning}"));
         }
-        show(&format!("{}: {}\n", config.table.display(), plan::name(&table)), Format::Text);
+        show(&format!("{}: {}\n", config.table.display(), forwarding::name(&table)), Format::Text);
         Ok(())
     }
 
-    /// Opens everything. Signals are blocked for the calling thread from here on.
+    /// Opens all resources. Signals are blocked for the calling thread from here on.
     ///
     /// # Errors
     /// If the configuration or the table is refused, or the system says no.
@@ -142,11 +144,11 @@ impl Director {
         let signals = Signals::block().context("signals")?;
         let interface = interface(&config.interface)?;
         let lock = Arc::new(InstanceLock::on(&interface, log)?);
-        // Subscribed before the first look, so that nothing is missed between.
+        // Subscribed before the first query, so that no change between the two is missed.
         let monitor = Monitor::open().context("netlink")?;
         let mut resolver = Resolver::open(config.underlay.pinned()).context("netlink")?;
         warn_about_host(&table, &interface, &mut resolver)?;
-        let plan = Arc::new(Plan::new(table, 0, settings(&config), &mut resolver)?);
+        let state = Arc::new(ForwardingState::new(table, 0, settings(&config), &mut resolver)?);
         let offloads = offloads(&config, &interface, &lock)?;
         let cpus = thread::allowed_cpus().context("CPUs")?;
         let workers = config.workers.map_or(cpus.len(), usize::from).max(1);
@@ -161,9 +163,9 @@ impl Director {
             cpus,
             own: SelfSender::open().context("raw sockets")?,
             shared: Shared {
-                board: Board::new(workers, &plan),
-                fast: FastPath::start(&config, &interface, &plan)?,
-                plan: ArcSwap::new(plan),
+                aggregate: Aggregate::new(workers, &state),
+                kernel_path: KernelPath::start(&config, &interface, &state)?,
+                state: ArcSwap::new(state),
                 stop: AtomicBool::new(false),
                 ifindex: interface.index,
             },
@@ -180,18 +182,18 @@ impl Director {
     /// Forwards until SIGTERM or SIGINT.
     ///
     /// # Errors
-    /// If a worker cannot go on.
+    /// If a worker fails.
     pub fn run(self) -> anyhow::Result<()> {
         let Self { config, links, cpus, own, shared, sources, supervisor, control, table, _lock, _offloads } =
             self;
         let (sender, events) = channel::bounded(64);
         let (file, armer) = table;
-        let poker = table_file::follow(file, armer, supervisor.config_reader(), sender.clone());
-        let poker = poker.context("a thread")?;
+        let waker = table_file::follow(file, armer, supervisor.config_reader(), sender.clone());
+        let waker = waker.context("a thread")?;
         let name = config.table.file_name().unwrap_or(OsStr::new(""));
-        supervisor.introduce(&config, &shared);
+        supervisor.log_start(&config, &shared);
         let outcome = crossbeam::thread::scope(|scope| {
-            let (shared, supervisor, own, poker) = (&shared, &supervisor, &own, &poker);
+            let (shared, supervisor, own, waker) = (&shared, &supervisor, &own, &waker);
             for (number, link) in links.into_iter().enumerate() {
                 let sender = sender.clone();
                 let cpu = cpus.get(number % cpus.len().max(1)).copied();
@@ -205,12 +207,12 @@ impl Director {
                 });
             }
             scope.spawn(move |_| {
-                report(&sender, "events", || sources.watch(&sender, (name, poker), &shared.stop))
+                report(&sender, "events", || sources.watch(&sender, (name, waker), &shared.stop))
             });
             console::ready();
-            let outcome = supervisor.run(&events, shared, poker);
+            let outcome = supervisor.run(&events, shared, waker);
             shared.stop.store(true, Ordering::Relaxed);
-            // Senders that wait for room in the channel must not wait for ever.
+            // Dropping the receiver wakes senders that wait for room in the channel.
             drop(events);
             outcome
         });
@@ -220,8 +222,8 @@ impl Director {
     }
 }
 
-/// Does a thread's work, and tells the control loop if it ends by an error or a panic: a director without one of its
-/// workers would lose that worker's flows in silence.
+/// Runs a thread's work, and reports an error or a panic to the control loop: a director without one of its
+/// workers would silently lose that worker's flows.
 fn report(sender: &channel::Sender<Event>, who: &'static str, work: impl FnOnce() -> io::Result<()>) {
     let outcome = panic::catch_unwind(AssertUnwindSafe(work));
     if let Err(error) = outcome.unwrap_or_else(|_| Err(io::Error::other("panicked"))) {
@@ -246,8 +248,8 @@ fn pinned(
     }
 }
 
-/// The underlay's MTU as far as it is known without a look at the routes: the configured one, or that of the interface
-/// if this host has it.
+/// The underlay's MTU as far as it is known without a route look-up: the configured MTU, or that of the
+/// interface if this host has it.
 fn expected_mtu(config: &Config) -> Option<u16> {
     let of_interface = || u16::try_from(Interface::named(&config.interface).ok()?.mtu).ok();
     config.underlay.mtu.or_else(of_interface)
@@ -282,7 +284,7 @@ fn offloads(
             Ok(Some(guard.with_context(|| format!("{}: switching GRO and LRO off", interface.name))?))
         }
         Offloads::Keep => {
-            drop(OffloadGuard::left(interface, lock));
+            drop(OffloadGuard::left_off(interface, lock));
             let interface = &interface.name;
             for offload in offloads::on(interface) {
                 let name = offload.name();
@@ -312,8 +314,9 @@ fn bind_control(path: &Path) -> anyhow::Result<Control> {
     Control::bind(path).with_context(|| format!("control: {}", path.display()))
 }
 
-/// The host's own stack sees all packets too. It must have nothing to log about them. Of a prefix the first address is
-/// looked at: that finds a prefix that is local as a whole, and not a single address further on.
+/// Warns if this host's own stack, which receives all packets too, would answer or forward them. Only the
+/// first address of a prefix is checked: that finds a prefix that is local as a whole, but not a single local
+/// address inside it.
 fn warn_about_host(
     table: &ForwardingTable,
     interface: &Interface,
@@ -323,8 +326,8 @@ fn warn_about_host(
     let taken = resolver.takes(vips.iter().map(|vip| vip.address()), interface.index).context("netlink")?;
     for (vip, _) in vips.into_iter().zip(taken).filter(|(_, taken)| *taken) {
         log(format_args!(
-            "VIP {vip} is an address of this host, which answers its packets too. If it is no backend, remove the \
-             address; if it is one, let it ignore what is not from its redirector: {}",
+            "VIP {vip} is an address of this host, which answers its packets too. If the host is not a backend, remove \
+             the address; if it is, make it ignore what does not come from its redirector: {}",
             leave_to_director(vip, &interface.name)
         ));
     }
@@ -340,10 +343,11 @@ fn warn_about_host(
     Ok(())
 }
 
-/// The shell command after which a host that has a VIP, being a backend as well, leaves to its director what comes in
-/// for that VIP by `interface`. The kernel looks into its table of local addresses before anything else, unless told
-/// otherwise: so that table gets a later place, and what must not be found there an earlier one. What the redirector
-/// unwraps comes in by `lo`, and what the server answers goes out.
+/// The shell command that makes a host ignore packets for a VIP that arrive on `interface`, so that only its
+/// director handles them. For a host that has the VIP because it is also a backend. By default the kernel
+/// looks up its table of local addresses before all other rules. The command moves that look-up to a later
+/// rule, and inserts an earlier rule that drops these packets. Packets that the redirector decapsulates
+/// arrive on `lo` and are not affected; nor are the server's replies.
 pub fn leave_to_director(vip: Prefix, interface: &str) -> String {
     let ip = if vip.address().is_ipv4() { "ip rule" } else { "ip -6 rule" };
     format!(
@@ -351,8 +355,8 @@ pub fn leave_to_director(vip: Prefix, interface: &str) -> String {
     )
 }
 
-/// Reads the table at start, and warns if it does not hold all that it should.
-/// The table with the hash fields of the configuration, if it is a GLB Director file.
+/// The table with the configuration's hash fields, if it is a GLB Director file. Warns if it has to assume
+/// hash fields.
 fn usable(loaded: LoadedTable, config: &Config) -> anyhow::Result<ForwardingTable> {
     let (table, assumes_fields) = loaded.with_fields(&config.table, config.glb)?;
     if assumes_fields {
@@ -370,7 +374,7 @@ fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Tells the operator.
+/// Logs a line for the operator.
 fn log(what: fmt::Arguments<'_>) {
     console::log("director", what);
 }

@@ -1,9 +1,10 @@
-//! Switches receive offloads off while a director runs: it must see frames as they were on the wire.
+//! Switches receive offloads off while a director runs, because it must see frames as they were on the wire.
 //!
-//! GRO and LRO merge frames of a flow, up to 64 KiB. Encapsulated, the result fits no link, and no client sent it so. The
-//! setting is the interface's, not the director's: it is restored at exit. A director that is killed (SIGKILL) cannot
-//! restore it, so what was on is noted in the runtime folder first; the next start restores that at its exit. A note of
-//! another boot, network namespace or interface is ignored.
+//! GRO and LRO merge frames of a flow, up to 64 KiB. An encapsulated merged frame fits no link, and no client
+//! sent it in that form. The offloads are a setting of the interface, so they are restored at exit. A
+//! director that is killed (SIGKILL) cannot restore them. Therefore a note in the runtime folder lists the
+//! offloads that were on; the next start reads it and restores them at its exit. A note of another boot,
+//! network namespace or interface is ignored.
 
 use std::fs;
 use std::io;
@@ -15,28 +16,28 @@ use super::log;
 use crate::control::instance::InstanceLock;
 use crate::host::sys::interface::{Interface, Offload, namespace_cookie};
 
-/// Offloads that were on and are off now; dropped, they are on again.
+/// Offloads that were switched off. Dropping the guard switches them on again.
 #[derive(Debug)]
 pub(crate) struct OffloadGuard {
     interface: String,
     restored: Vec<Offload>,
-    /// The note is that of whoever holds the lock.
+    /// The note belongs to the holder of the lock.
     lock: Arc<InstanceLock>,
 }
 
 const RECEIVE: [Offload; 2] = [Offload::Gro, Offload::Lro];
 
 impl OffloadGuard {
-    /// Switches off what is on.
+    /// Switches off the offloads that are on.
     pub(crate) fn switch_off(interface: &Interface, lock: &Arc<InstanceLock>) -> anyhow::Result<Self> {
-        let mut guard = Self::left(interface, lock);
+        let mut guard = Self::left_off(interface, lock);
         for offload in on(&interface.name) {
             if !guard.restored.contains(&offload) {
                 guard.restored.push(offload);
             }
         }
         if !guard.restored.is_empty() {
-            write(interface, lock, &guard.restored).context("the note of what was on")?;
+            write(interface, lock, &guard.restored).context("the note of the offloads")?;
         }
         for offload in on(&interface.name) {
             offload.switch(&interface.name, false)?;
@@ -44,9 +45,10 @@ impl OffloadGuard {
         Ok(guard)
     }
 
-    /// What a director that was killed left off.
-    pub(crate) fn left(interface: &Interface, lock: &Arc<InstanceLock>) -> Self {
-        Self { interface: interface.name.clone(), restored: left(interface, lock), lock: Arc::clone(lock) }
+    /// A guard for the offloads that a killed director left off.
+    pub(crate) fn left_off(interface: &Interface, lock: &Arc<InstanceLock>) -> Self {
+        let restored = read_note(interface, lock);
+        Self { interface: interface.name.clone(), restored, lock: Arc::clone(lock) }
     }
 }
 
@@ -69,7 +71,7 @@ impl Drop for OffloadGuard {
     }
 }
 
-/// Receive offloads that are on. A device that does not know one does not do it.
+/// Receive offloads that are on. An offload that a device does not know counts as off.
 pub(crate) fn on(interface: &str) -> impl Iterator<Item = Offload> + '_ {
     RECEIVE.into_iter().filter(move |offload| offload.is_on(interface).unwrap_or(false))
 }
@@ -81,8 +83,8 @@ fn write(interface: &Interface, lock: &InstanceLock, offloads: &[Offload]) -> io
     lock.folder().write(&lock.note(NOTE), &format!("{}{}\n", identity(interface)?, names.join(" ")))
 }
 
-/// What a director that was killed on this interface had switched off.
-fn left(interface: &Interface, lock: &InstanceLock) -> Vec<Offload> {
+/// The offloads that a killed director had switched off on this interface.
+fn read_note(interface: &Interface, lock: &InstanceLock) -> Vec<Offload> {
     let read = || -> io::Result<Vec<Offload>> {
         let Some(text) = lock.folder().read(&lock.note(NOTE))? else { return Ok(Vec::new()) };
         Ok(named(&text, &identity(interface)?))
@@ -102,8 +104,8 @@ fn named(note: &str, identity: &str) -> Vec<Offload> {
         .collect()
 }
 
-/// What the note is about, as it is written. The cookie of a network namespace is unique until the next boot, where the
-/// inode in the note's name is not; a kernel before 5.14 has none.
+/// The start of a note: boot, network namespace and interface. The cookie of a network namespace is unique
+/// until the next boot, unlike the inode in the note's name; kernels before 5.14 have no cookie.
 fn identity(interface: &Interface) -> io::Result<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let namespace = namespace_cookie().unwrap_or(0);
@@ -115,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_about_something_else_names_nothing() {
+    fn a_note_of_another_boot_namespace_or_interface_is_ignored() {
         let identity = "boot a\nnamespace 7\ninterface 5\non ";
         assert_eq!(named(&format!("{identity}gro lro\n"), identity), [Offload::Gro, Offload::Lro]);
         assert_eq!(named(&format!("{identity}lro\n"), identity), [Offload::Lro]);

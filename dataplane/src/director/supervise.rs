@@ -1,4 +1,5 @@
-//! The control loop: takes over tables, follows routes, answers signals. It is the only one to publish plans.
+//! The control loop: switches to new tables, follows route changes, handles signals. Only this loop publishes
+//! forwarding states.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,11 +9,11 @@ use common::flow::HashFields;
 use common::table::ForwardingTable;
 use crossbeam::channel::{Receiver, RecvTimeoutError};
 
+use super::counters::{History, Identity, Report, counted};
 use super::events::Event;
-use super::narrow;
-use super::plan::{self, Plan, PlanError};
-use super::table_file::{Poke, Poker};
-use super::tally::{History, Identity, Report, counted};
+use super::forwarding::{self, ForwardingState, StateError};
+use super::ipv6_mtu;
+use super::table_file::{ReadReason, Waker};
 use super::worker::Shared;
 use super::{Options, log, settings, show};
 use crate::control::config::{ASSUMED, Config, ConfigError};
@@ -21,7 +22,7 @@ use crate::control::table::{LoadError, LoadedTable};
 use crate::host::route::Resolver;
 use crate::host::sys::signal::Signal;
 
-/// What the control loop knows.
+/// The state of the control loop.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     identity: Identity,
@@ -29,35 +30,35 @@ pub(crate) struct Supervisor {
     config_path: PathBuf,
     history: Mutex<History>,
     /// Locked by the loop for as long as it runs.
-    state: Mutex<State>,
+    control: Mutex<ControlState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ControlState {
     config: Config,
     resolver: Resolver,
     refreshed: Instant,
 }
 
-/// What came of a table.
+/// The outcome of reading a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taken {
-    /// It is published, or refused for good.
+enum TableOutcome {
+    /// It was published, or refused for good.
     Done,
-    /// The kernel could not be queried: the same table may be taken later.
-    Again,
+    /// The kernel could not be queried; the same table may be accepted later.
+    Retry,
 }
 
-impl Taken {
+impl TableOutcome {
     fn is_retried(self) -> bool {
-        self == Self::Again
+        self == Self::Retry
     }
 }
 
-/// How long a backend without a next hop waits to be looked at again, if nothing happens before.
+/// Longest time until a backend without a next hop is resolved again.
 const TICK: Duration = Duration::from_secs(1);
-/// How often neighbours in use are checked: as often as the kernel takes a reachable one to be so
-/// (base_reachable_time, 30 s), less some.
+/// Interval between checks of the neighbours in use: a bit shorter than the time for which the kernel
+/// considers a neighbour reachable (base_reachable_time, 30 s).
 const REFRESH: Duration = Duration::from_secs(20);
 
 impl Supervisor {
@@ -73,11 +74,11 @@ impl Supervisor {
             options,
             config_path: config_path.to_owned(),
             history: Mutex::default(),
-            state: Mutex::new(State { config, resolver, refreshed: Instant::now() }),
+            control: Mutex::new(ControlState { config, resolver, refreshed: Instant::now() }),
         }
     }
 
-    /// Reads the configuration, in whatever thread.
+    /// A function that reads the configuration, for another thread.
     pub(crate) fn config_reader(&self) -> impl Fn() -> Result<Config, ConfigError> + Send + use<> {
         let (options, path) = (self.options, self.config_path.clone());
         move || options.load(&path)
@@ -89,30 +90,28 @@ impl Supervisor {
         show(&self.report(shared, format), format);
     }
 
-    /// Says what runs, once.
-    pub(crate) fn introduce(&self, config: &Config, shared: &Shared) {
-        let plan = shared.plan.load();
+    /// Logs what runs, once at start.
+    pub(crate) fn log_start(&self, config: &Config, shared: &Shared) {
+        let state = shared.state.load();
         let Identity { interface, mode, workers } = &self.identity;
-        let (workers, table, path) = (counted(*workers, "worker"), plan.name(), config.table.display());
+        let (workers, table, path) = (counted(*workers, "worker"), state.name(), config.table.display());
         log(format_args!("{interface}, {mode}, {workers}; table {table} from {path}"));
-        for at in plan.pipeline.mixed_tables() {
-            if let Some(table) = plan.pipeline.forwarding().tables().get(at) {
-                log(format_args!(
-                    "table {}: backends of both families; a packet carries hops of its primary's family only",
-                    table.name
-                ));
-            }
+        for table in state.pipeline.mixed_tables() {
+            log(format_args!(
+                "table {}: backends of both families; a packet carries hops of its primary's family only",
+                state.pipeline.forwarding().tables()[table].name
+            ));
         }
-        tell_unresolved(&plan, &[]);
-        tell_narrow(&plan, None);
+        log_unresolved(&state, &[]);
+        log_mtu_warning(&state, None);
     }
 
     /// The counters as text or JSON.
     pub(crate) fn report(&self, shared: &Shared, format: Format) -> String {
-        let plan = shared.plan.load_full();
-        let mut totals = shared.board.totals();
-        let fast_path = shared.fast.report(&mut totals);
-        let report = Report::new(&self.identity, lock(&self.history).clone(), &plan, &totals, fast_path);
+        let state = shared.state.load_full();
+        let mut totals = shared.aggregate.totals();
+        let fast_path = shared.kernel_path.report(&mut totals);
+        let report = Report::new(&self.identity, lock(&self.history).clone(), &state, &totals, fast_path);
         if format == Format::Json {
             serde_json::to_string(&report).map_or_else(|error| format!("{error}\n"), |json| json + "\n")
         } else {
@@ -120,110 +119,120 @@ impl Supervisor {
         }
     }
 
-    /// Handles events until it is told to stop.
-    pub(crate) fn run(&self, events: &Receiver<Event>, shared: &Shared, table: &Poker) -> anyhow::Result<()> {
-        let mut state = lock(&self.state);
+    /// Handles events until the signal to stop.
+    pub(crate) fn run(&self, events: &Receiver<Event>, shared: &Shared, table: &Waker) -> anyhow::Result<()> {
+        let mut control = lock(&self.control);
         loop {
             let first = match events.recv_timeout(TICK) {
                 Ok(event) => Some(event),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => anyhow::bail!("all threads ended"),
             };
-            let mut stale = first.is_none() && !shared.plan.load().unresolved.is_empty();
-            // Routes are looked at once for all events that came together.
+            let mut stale = first.is_none() && !shared.state.load().unresolved.is_empty();
+            // All events that arrived together cause a single route look-up.
             for event in first.into_iter().chain(events.try_iter()) {
                 match event {
                     Event::Signal(Signal::Stop) => return Ok(()),
                     Event::Signal(Signal::Report) => self.print(shared),
-                    Event::Signal(Signal::Reload) => table.poke(Poke::Reload),
-                    Event::Config(config) => self.reload(&mut state, config, shared),
+                    Event::Signal(Signal::Reload) => table.wake(ReadReason::Reload),
+                    Event::Config(config) => self.reload(&mut control, config, shared),
                     Event::Table(read) => {
-                        if self.take_table(&mut state, read, shared).is_retried() {
-                            table.poke(Poke::Retry);
+                        if self.take_table(&mut control, read, shared).is_retried() {
+                            table.wake(ReadReason::Retry);
                         }
                     }
-                    Event::Network(changes) => stale |= changes.concern(&state.resolver),
+                    Event::Network(changes) => stale |= changes.concern(&control.resolver),
                     Event::Failed(who, error) => anyhow::bail!("{who}: {error}"),
                 }
             }
             if stale {
-                self.reroute(&mut state, shared);
+                self.reroute(&mut control, shared);
             }
-            refresh(&mut state);
+            refresh(&mut control);
         }
     }
 
-    /// The configuration, read after SIGHUP; the table comes after it.
-    fn reload(&self, state: &mut State, config: Result<Config, ConfigError>, shared: &Shared) {
+    /// Handles the configuration that was read after SIGHUP; the table follows.
+    fn reload(&self, control: &mut ControlState, config: Result<Config, ConfigError>, shared: &Shared) {
         let config = match config {
             Ok(config) => config,
             Err(error) => return self.refuse(&error),
         };
-        if let Some(key) = config.needs_restart(&state.config) {
+        if let Some(key) = config.needs_restart(&control.config) {
             return self.refuse(&format_args!(
                 "{}: {key} cannot change while the director runs: restart it",
                 self.config_path.display()
             ));
         }
-        if config != state.config {
-            state.resolver.pin(config.underlay.pinned());
-            state.config = config;
-            log(format_args!("{} taken over", self.config_path.display()));
-            self.reroute(state, shared);
+        if config != control.config {
+            control.resolver.pin(config.underlay.pinned());
+            control.config = config;
+            log(format_args!("{}: new configuration in use", self.config_path.display()));
+            self.reroute(control, shared);
         }
     }
 
-    /// Publishes a table, or says why not.
-    fn take_table(&self, state: &mut State, read: Result<LoadedTable, LoadError>, shared: &Shared) -> Taken {
-        let running = shared.plan.load_full();
-        let usable = read.and_then(|loaded| loaded.with_fields(&state.config.table, state.config.glb));
+    /// Publishes a table, or logs why not.
+    fn take_table(
+        &self,
+        control: &mut ControlState,
+        read: Result<LoadedTable, LoadError>,
+        shared: &Shared,
+    ) -> TableOutcome {
+        let running = shared.state.load_full();
+        let usable = read.and_then(|loaded| loaded.with_fields(&control.config.table, control.config.glb));
         let (table, assumes_fields) = match usable {
             Ok(usable) => usable,
-            Err(error) => return self.keep(&running, error.into()),
+            Err(error) => return self.refuse_table(&running, error.into()),
         };
         let (old, new) = (running.pipeline.forwarding(), &table);
         if new.digest() == old.digest() && hash_fields(new).eq(hash_fields(old)) {
-            return Taken::Done;
+            return TableOutcome::Done;
         }
         if new.generation() < old.generation() && !self.options.allow_rollback {
             self.refuse(&format_args!(
                 "{}: {} is older than the running {}, which stays; --allow-rollback permits it",
-                state.config.table.display(),
-                plan::name(new),
+                control.config.table.display(),
+                forwarding::name(new),
                 running.name()
             ));
-            return Taken::Done;
+            return TableOutcome::Done;
         }
-        match Plan::new(table, running.serial + 1, settings(&state.config), &mut state.resolver) {
-            Ok(plan) => {
-                let name = plan.name();
-                let kin = if plan.pipeline.forwarding().parent() == Some(old.digest()) {
+        match ForwardingState::new(
+            table,
+            running.serial + 1,
+            settings(&control.config),
+            &mut control.resolver,
+        ) {
+            Ok(state) => {
+                let name = state.name();
+                let relation = if state.pipeline.forwarding().parent() == Some(old.digest()) {
                     ""
                 } else {
                     ", which is not its parent"
                 };
-                tell_unresolved(&plan, &running.unresolved);
-                tell_narrow(&plan, Some(&running));
-                shared.publish(plan);
+                log_unresolved(&state, &running.unresolved);
+                log_mtu_warning(&state, Some(&running));
+                shared.publish(state);
                 lock(&self.history).swaps += 1;
-                // Only now is it true of all frames.
-                log(format_args!("table {name} replaces {}{kin}", running.name()));
+                // Logged now, because only now the new table is used for all frames.
+                log(format_args!("table {name} replaces {}{relation}", running.name()));
                 if assumes_fields {
-                    log(format_args!("{}: {ASSUMED}", state.config.table.display()));
+                    log(format_args!("{}: {ASSUMED}", control.config.table.display()));
                 }
-                Taken::Done
+                TableOutcome::Done
             }
-            Err(error @ PlanError::Routes(_)) => {
-                self.keep(&running, error.into());
-                Taken::Again
+            Err(error @ StateError::Routes(_)) => {
+                self.refuse_table(&running, error.into());
+                TableOutcome::Retry
             }
-            Err(error) => self.keep(&running, error.into()),
+            Err(error) => self.refuse_table(&running, error.into()),
         }
     }
 
-    fn keep(&self, running: &Plan, error: anyhow::Error) -> Taken {
-        self.refuse(&format_args!("table {} stays: {error:#}", running.name()));
-        Taken::Done
+    fn refuse_table(&self, running: &ForwardingState, error: anyhow::Error) -> TableOutcome {
+        self.refuse(&format_args!("table {} stays in use: {error:#}", running.name()));
+        TableOutcome::Done
     }
 
     fn refuse(&self, why: &dyn std::fmt::Display) {
@@ -233,53 +242,56 @@ impl Supervisor {
         history.last_refusal = Some(why.to_string());
     }
 
-    /// Looks at the network again. Only what differs is published.
-    fn reroute(&self, state: &mut State, shared: &Shared) {
-        let running = shared.plan.load_full();
-        match running.reroute(settings(&state.config), &mut state.resolver) {
-            Ok(plan) if plan.forwards_as(&running) => {}
-            Ok(plan) => {
-                tell_unresolved(&plan, &running.unresolved);
-                tell_narrow(&plan, Some(&running));
-                shared.publish(plan);
+    /// Resolves all next hops again. Publishes a new state only if it differs.
+    fn reroute(&self, control: &mut ControlState, shared: &Shared) {
+        let running = shared.state.load_full();
+        match running.reroute(settings(&control.config), &mut control.resolver) {
+            Ok(state) if state.forwards_as(&running) => {}
+            Ok(state) => {
+                log_unresolved(&state, &running.unresolved);
+                log_mtu_warning(&state, Some(&running));
+                shared.publish(state);
             }
-            Err(error) => log(format_args!("routes stay as they were: {error}")),
+            Err(error) => log(format_args!("cannot query routes, the previous ones stay in use: {error}")),
         }
     }
 }
 
-/// What decides rows besides the file: for a file of GLB Director's the configuration says it.
+/// The hash fields of all tables. For a GLB Director file the configuration sets them, so they can change
+/// without the file.
 fn hash_fields(table: &ForwardingTable) -> impl Iterator<Item = [HashFields; 2]> {
-    table.tables().iter().map(|one| [one.hash_fields, one.alt_hash_fields])
+    table.tables().iter().map(|table| [table.hash_fields, table.alt_hash_fields])
 }
 
-/// Keeps the neighbours that are in use from going stale.
-fn refresh(state: &mut State) {
-    if state.refreshed.elapsed() < REFRESH {
+/// Prevents the entries of neighbours in use from becoming stale.
+fn refresh(control: &mut ControlState) {
+    if control.refreshed.elapsed() < REFRESH {
         return;
     }
-    state.refreshed = Instant::now();
-    if let Err(error) = state.resolver.refresh() {
-        log(format_args!("neighbours are not refreshed: {error}"));
+    control.refreshed = Instant::now();
+    if let Err(error) = control.resolver.refresh() {
+        log(format_args!("cannot refresh neighbours: {error}"));
     }
 }
 
-/// Tells which backends lost or found their next hop.
-fn tell_unresolved(plan: &Plan, before: &[(std::net::IpAddr, crate::host::route::Unresolved)]) {
-    for (address, why) in plan.unresolved.iter().filter(|one| !before.contains(one)) {
+/// Logs which backends lost or found their next hop.
+fn log_unresolved(state: &ForwardingState, before: &[(std::net::IpAddr, crate::host::route::Unresolved)]) {
+    for (address, why) in state.unresolved.iter().filter(|entry| !before.contains(entry)) {
         log(format_args!("backend {address} gets no packets: {why}"));
     }
-    let is_unresolved = |address| plan.unresolved.iter().any(|(other, _)| other == address);
+    let is_unresolved = |address| state.unresolved.iter().any(|(other, _)| other == address);
     for (address, _) in before.iter().filter(|(address, _)| !is_unresolved(address)) {
         log(format_args!("backend {address} gets packets again"));
     }
 }
 
-/// Warns if IPv6 clients lose packets, unless the same was said of the plan before.
-fn tell_narrow(plan: &Plan, before: Option<&Plan>) {
-    let warning = |plan: &Plan| narrow::warning(plan.pipeline.forwarding(), plan.pipeline.underlay().mtu);
-    let (now, said) = (warning(plan), before.and_then(warning));
-    if let Some(now) = now.filter(|now| said.as_ref() != Some(now)) {
+/// Warns if IPv6 clients lose packets, unless the previous state had the same warning.
+fn log_mtu_warning(state: &ForwardingState, before: Option<&ForwardingState>) {
+    let warning = |state: &ForwardingState| {
+        ipv6_mtu::warning(state.pipeline.forwarding(), state.pipeline.underlay().mtu)
+    };
+    let (now, previous) = (warning(state), before.and_then(warning));
+    if let Some(now) = now.filter(|now| previous.as_ref() != Some(now)) {
         log(format_args!("{now}"));
     }
 }

@@ -1,5 +1,5 @@
-//! A worker: one thread, one driver, one loop. Per frame it does what the pipeline says; a new table is looked at
-//! between batches, so that a frame is never forwarded by half of one and half of another.
+//! A worker: a thread with its own driver. It carries out the pipeline's verdict on each frame. It checks for
+//! a new forwarding state between batches, so that no frame is forwarded by parts of two.
 
 use std::io;
 use std::sync::Arc;
@@ -8,60 +8,61 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Cache};
 
-use super::fast::FastPath;
+use super::counters::{Aggregate, WorkerCounters};
+use super::forwarding::ForwardingState;
+use super::kernel_path::KernelPath;
 use super::limiter::Limiter;
-use super::plan::Plan;
-use super::tally::{Board, Tally};
 use crate::drivers::{Link, Merged, Outgoing, Received};
 use crate::host::sys::packet::SelfSender;
 use crate::pipeline::{Answer, Verdict};
 
-/// What all workers share.
+/// The data that all workers share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) plan: ArcSwap<Plan>,
-    pub(crate) board: Board,
-    pub(crate) fast: FastPath,
+    pub(crate) state: ArcSwap<ForwardingState>,
+    pub(crate) aggregate: Aggregate,
+    pub(crate) kernel_path: KernelPath,
     pub(crate) stop: AtomicBool,
-    /// Frames come in here, and answers go out.
+    /// The interface on which frames arrive and answers leave.
     pub(crate) ifindex: u32,
 }
 
 impl Shared {
-    /// Makes `plan` the one that frames are forwarded by. Reports name the workers' plan, so theirs is the last to
-    /// change: what a report names is true of all frames.
-    pub(crate) fn publish(&self, plan: Plan) {
-        let plan = Arc::new(plan);
-        self.fast.follow(&plan);
-        self.plan.store(plan);
+    /// Publishes `state` as the current one. Reports name the workers' state, so that is changed last: then
+    /// the table in a report is used for all frames.
+    pub(crate) fn publish(&self, state: ForwardingState) {
+        let state = Arc::new(state);
+        self.kernel_path.follow(&state);
+        self.state.store(state);
     }
 }
 
-/// How soon a worker without packets notices that it should stop, and lets go of an old table.
+/// How long a worker waits for packets before it checks whether it should stop, and releases an old table.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Asking the kernel what it lost is a call.
+/// Interval between queries of the kernel's drop counter, each of which is a system call.
 const BETWEEN_LOSSES: Duration = Duration::from_secs(1);
 
-/// Forwards until it is told to stop.
+/// Forwards until `shared.stop`.
 pub(crate) fn work(number: usize, mut link: impl Link, own: &SelfSender, shared: &Shared) -> io::Result<()> {
-    let mut plan = Cache::new(&shared.plan);
+    let mut state = Cache::new(&shared.state);
     let mut decider = Decider { own, limiter: Limiter::new(Instant::now()), ifindex: shared.ifindex };
-    let mut asked = Instant::now();
+    let mut losses_read = Instant::now();
     while !shared.stop.load(Ordering::Relaxed) {
         link.wait(PATIENCE)?;
-        let plan = plan.load();
-        let Some(mut tally) = shared.board.tally(number, plan) else { break };
-        link.set_room(plan.pipeline.room(0));
-        let moved = link.turn(|received, out| decider.decide(plan, &mut tally, received, out))?;
-        tally.around.moved.add(moved);
-        if asked.elapsed() >= BETWEEN_LOSSES {
-            asked = Instant::now();
-            tally.around.lost += link.lost()?;
+        let state = state.load();
+        let Some(mut counters) = shared.aggregate.counters(number, state) else { break };
+        link.set_room(state.pipeline.room(0));
+        let frames =
+            link.process_batch(|received, out| decider.decide(state, &mut counters, received, out))?;
+        counters.driver.frames.add(frames);
+        if losses_read.elapsed() >= BETWEEN_LOSSES {
+            losses_read = Instant::now();
+            counters.driver.lost += link.lost()?;
         }
     }
-    // What came in last is counted too.
-    if let Some(mut tally) = shared.board.tally(number, &Arc::clone(plan.load())) {
-        tally.around.lost += link.lost()?;
+    // Counts the last losses too.
+    if let Some(mut counters) = shared.aggregate.counters(number, &Arc::clone(state.load())) {
+        counters.driver.lost += link.lost()?;
     }
     Ok(())
 }
@@ -76,43 +77,50 @@ impl Decider<'_> {
     #[inline]
     fn decide(
         &mut self,
-        plan: &Plan,
-        tally: &mut Tally,
+        state: &ForwardingState,
+        counters: &mut WorkerCounters,
         received: &Received<'_>,
         out: &mut [u8],
     ) -> Option<Outgoing> {
-        let verdict = plan.pipeline.process(received.frame, out);
+        let verdict = state.pipeline.process(received.frame, out);
         if received.merged != Merged::No && !forwards_merged(received.merged, &verdict) {
-            tally.around.merged += 1;
+            counters.driver.merged += 1;
             return None;
         }
-        tally.counters.count(&verdict);
+        counters.verdicts.count(&verdict);
         match verdict {
             Verdict::Encapsulate(done) => {
-                Some(Outgoing { len: octets(done.len), ifindex: plan.egress(&done) })
+                Some(Outgoing { len: done.len as usize, ifindex: state.egress(&done) })
             }
             Verdict::Pass(_) | Verdict::Drop(_) => None,
-            Verdict::Answer { answer, len } => self.answer(plan, tally, answer, len),
+            Verdict::Answer { answer, len } => self.answer(state, counters, answer, len),
             Verdict::Local(done) => {
-                let packet = out.get(LINK_HEADER..octets(done.len)).unwrap_or_default();
-                let sent = plan.address(&done).map(|address| self.own.send(packet, address));
-                tally.around.undelivered += u64::from(!matches!(sent, Some(Ok(_))));
+                let packet = &out[LINK_HEADER..done.len as usize];
+                let sent = self.own.send(packet, state.address(&done));
+                counters.driver.undelivered += u64::from(sent.is_err());
                 None
             }
         }
     }
 
-    /// Echo replies are no more than what was asked; what a packet that is too big provokes is limited.
+    /// Echo replies are as many as the requests; answers to packets that are too big are limited.
     #[cold]
-    fn answer(&mut self, plan: &Plan, tally: &mut Tally, answer: Answer, len: u32) -> Option<Outgoing> {
-        let allowed = answer == Answer::Echo || self.limiter.allows(Instant::now(), plan.too_big_per_second);
-        tally.around.suppressed += u64::from(!allowed);
-        allowed.then_some(Outgoing { len: octets(len), ifindex: self.ifindex })
+    fn answer(
+        &mut self,
+        state: &ForwardingState,
+        counters: &mut WorkerCounters,
+        answer: Answer,
+        len: u32,
+    ) -> Option<Outgoing> {
+        let allowed = answer == Answer::Echo || self.limiter.allows(Instant::now(), state.too_big_per_second);
+        counters.driver.suppressed += u64::from(!allowed);
+        allowed.then_some(Outgoing { len: len as usize, ifindex: self.ifindex })
     }
 }
 
-/// Segments that were merged into one that still fits mean the same, and what is the host's is its own to judge. But
-/// a frame that is too big only because it was merged must not be answered so.
+/// Whether a merged frame may be forwarded. Segments merged into a packet that still fits have the same
+/// meaning as before, and a passed frame is the host's to handle. But a frame that is too big only because it
+/// was merged must not be answered "too big".
 fn forwards_merged(merged: Merged, verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Pass(_) => true,
@@ -121,9 +129,5 @@ fn forwards_merged(merged: Merged, verdict: &Verdict) -> bool {
     }
 }
 
-/// Octets of an Ethernet header without tags, as the pipeline writes it.
+/// Length of the Ethernet header that the pipeline writes, without tags, in octets.
 const LINK_HEADER: usize = 14;
-
-fn octets(len: u32) -> usize {
-    usize::try_from(len).unwrap_or(usize::MAX)
-}

@@ -5,7 +5,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::{Link, Moved, Outgoing, Received, survive_down};
+use super::{FrameCounts, Link, Outgoing, Received, survive_down};
 use crate::host::sys::batch::{Batch, Sent};
 use crate::host::sys::packet::{Fanout, PacketSocket};
 use crate::host::sys::ring::{Ring, Shape};
@@ -37,12 +37,12 @@ impl Link for AfPacket {
     }
 
     #[inline]
-    fn turn(
+    fn process_batch(
         &mut self,
         mut decide: impl FnMut(&Received<'_>, &mut [u8]) -> Option<Outgoing>,
-    ) -> io::Result<Moved> {
+    ) -> io::Result<FrameCounts> {
         let Self { ring, batch, sender, .. } = self;
-        let mut moved = Moved::default();
+        let mut moved = FrameCounts::default();
         let Some(mut block) = ring.block() else { return Ok(moved) };
         while let Some(frame) = block.frame() {
             if frame.foreign || frame.cut {
@@ -80,7 +80,7 @@ impl Link for AfPacket {
 /// Octets: an Ethernet frame with a link header and two tags, rounded up.
 const ROOM: usize = 2048;
 
-fn note(moved: &mut Moved, sent: Sent) {
+fn note(moved: &mut FrameCounts, sent: Sent) {
     moved.sent += sent.frames;
     moved.congested += sent.congested;
     moved.refused += sent.refused;

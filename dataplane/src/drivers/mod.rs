@@ -40,7 +40,7 @@ pub struct Outgoing {
 
 /// What a driver saw and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
+pub struct FrameCounts {
     /// Frames handed over.
     pub received: u64,
     /// Frames that the kernel took.
@@ -55,7 +55,7 @@ pub struct Moved {
     pub damaged: u64,
 }
 
-impl Moved {
+impl FrameCounts {
     /// Adds up.
     pub fn add(&mut self, other: Self) {
         self.received += other.received;
@@ -73,8 +73,10 @@ pub trait Link {
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 
     /// Takes what is there, up to a batch; hands each frame to `decide` with room to write into; sends what it says.
-    fn turn(&mut self, decide: impl FnMut(&Received<'_>, &mut [u8]) -> Option<Outgoing>)
-    -> io::Result<Moved>;
+    fn process_batch(
+        &mut self,
+        decide: impl FnMut(&Received<'_>, &mut [u8]) -> Option<Outgoing>,
+    ) -> io::Result<FrameCounts>;
 
     /// Gives `decide` at least so many octets of room.
     fn set_room(&mut self, octets: usize);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use pnet::{Channel, Config, DataLinkReceiver, DataLinkSender, NetworkInterface};
 
-use super::{Link, Moved, Outgoing, Received, survive_down};
+use super::{FrameCounts, Link, Outgoing, Received, survive_down};
 use crate::host::sys::packet::{Fanout, OFFLOAD_HEADER, PacketSocket, take_error, unmute};
 use crate::host::sys::poll::readable;
 use crate::host::sys::ring::Offloads;
@@ -67,7 +67,7 @@ impl Pnet {
         })
     }
 
-    fn send(&mut self, outgoing: Outgoing, moved: &mut Moved) {
+    fn send(&mut self, outgoing: Outgoing, moved: &mut FrameCounts) {
         let frame = self.out.get(..OFFLOAD_HEADER + outgoing.len);
         let Some(frame) = frame.filter(|_| outgoing.ifindex == self.ifindex) else {
             moved.refused += 1;
@@ -96,11 +96,11 @@ impl Link for Pnet {
         outcome.or_else(|error| survive_down(error, self.ifindex))
     }
 
-    fn turn(
+    fn process_batch(
         &mut self,
         mut decide: impl FnMut(&Received<'_>, &mut [u8]) -> Option<Outgoing>,
-    ) -> io::Result<Moved> {
-        let mut moved = Moved::default();
+    ) -> io::Result<FrameCounts> {
+        let mut moved = FrameCounts::default();
         for _ in 0..BATCH {
             let outgoing = match self.receiver.next() {
                 Ok(octets) => {

@@ -1,24 +1,27 @@
-//! What a director says itself: that a packet is too big, and echo replies.
+//! The answers that a director itself sends: "packet too big" and echo replies.
 //!
-//! "Too big" comes from the VIP, because the client's stack asks which connection of its own the quoted packet
-//! belongs to, and because filters on the way let the VIP's packets through. Its header is our own: fragment word 0 (a
-//! copied DF or offset makes firewalls, and other balancers, drop it), TTL 64, never the client's fields. The
-//! identification is the ICMP checksum: the answer may be fragmented, since DF is 0, and fragments of two answers must not
-//! be put together (RFC 6864 §4), unless the answers are equal. It quotes as much as the RFCs want: 548 octets so that the answer has 576 (RFC 1812 §4.3.2.3),
-//! or up to 1,280 in all for IPv6 (RFC 4443 §3.2). The packet exceeds an MTU that leaves room for a tunnel, so an
-//! answer is hardly ever larger than what caused it.
+//! "Too big" has the VIP as its source, because the client's stack searches its connection by the quoted
+//! packet, and because filters on the path let the VIP's packets through. Its IP header has no field of the
+//! client's packet: fragment word 0 (a copied DF or offset makes firewalls, and other balancers, drop it) and
+//! TTL 64. The identification is the ICMP checksum: DF is 0, so the answer may be fragmented, and fragments
+//! of two answers must not be reassembled into one packet (RFC 6864 §4), unless the answers are equal. The
+//! quote is as long as the RFCs ask for: 548 octets so that the answer has 576 (RFC 1812 §4.3.2.3), or up to
+//! 1,280 in all for IPv6 (RFC 4443 §3.2). The client's packet exceeds an MTU that leaves room for a tunnel,
+//! so an answer is almost never larger than the packet that caused it.
 //!
-//! Never answered (RFC 1122 §3.2.2, RFC 4443 §2.4 e): ICMP errors, fragments but the first, frames sent to a
-//! group, and sources that are no single host, whose packets are dropped before (see [`source`](super::source)). Nor
-//! are IPv6 packets where less than 1,280 octets fit (RFC 8201 §4): they are dropped, and the director warns about such
-//! an underlay. The caller that sends the answer limits its rate; that needs a clock, so it is not done here.
+//! Never answered (RFC 1122 §3.2.2, RFC 4443 §2.4 e): ICMP errors, fragments except the first, frames sent to
+//! a group, and sources that are not a single host; packets of the latter are dropped before (see
+//! [`source`](super::source)). IPv6 packets are not answered either if fewer than 1,280 octets fit (RFC 8201
+//! §4): they are dropped, and the director warns about such an underlay. The caller that sends the answer
+//! limits the rate, because that needs a clock.
 //!
-//! An IPv4 packet without DF is answered too. It could be cut, but then it would meet the policy for fragments;
-//! told the MTU, Linux and BSD lower it for the destination whatever the packet's DF was.
+//! An IPv4 packet without DF is answered too. The director could fragment it, but its fragments would then
+//! meet the policy for fragments. On this answer, Linux and BSD lower the MTU for the destination whether or
+//! not the packet had DF.
 //!
-//! An echo reply has the identification and the DF of the request. A request without DF has an identification that its
-//! sender uses once (RFC 6864 §4), for this VIP and ICMP; so the reply's is used once for this client and ICMP.
-
+//! An echo reply has the identification and the DF of the request. A request without DF has an identification
+//! that its sender uses once for this VIP and ICMP (RFC 6864 §4), so the reply's identification is used once
+//! for this client and ICMP.
 use std::net::IpAddr;
 
 use super::{Answer, DropReason, Packet, PassReason, Pipeline, Verdict};
@@ -27,18 +30,18 @@ use crate::wire::{
     ethernet, icmp, ipv4, ipv6, protocol,
 };
 
-/// Internetwork control, as routers mark ICMP errors (RFC 1812 §4.3.2.5).
+/// Traffic class "internetwork control", which routers use for ICMP errors (RFC 1812 §4.3.2.5).
 const CONTROL: u8 = 0xc0;
-/// Largest ICMP error over IPv4 (RFC 1812 §4.3.2.3).
+/// Length of the largest ICMP error over IPv4, in octets (RFC 1812 §4.3.2.3).
 const LARGEST_V4: usize = 576;
-/// Largest ICMPv6 error (RFC 4443 §2.4 c).
+/// Length of the largest ICMPv6 error, in octets (RFC 4443 §2.4 c).
 const LARGEST_V6: usize = ipv6::LEAST_MTU as usize;
 
 impl Pipeline {
-    /// Drops a packet that exceeds the MTU by its overhead, with an answer where one may be sent.
+    /// Drops a packet that exceeds the MTU together with `overhead`, and answers it if that is allowed.
     #[cold]
-    pub(super) fn too_big(&self, packet: &Packet<'_>, overhead: usize, out: &mut [u8]) -> Verdict {
-        let fits = u16::try_from(self.mtu().saturating_sub(overhead)).unwrap_or(u16::MAX);
+    pub(super) fn too_big(&self, packet: &Packet<'_>, overhead: u16, out: &mut [u8]) -> Verdict {
+        let fits = self.underlay().mtu.saturating_sub(overhead);
         let answers = packet.answerable && !is_to_group(packet) && may_report(packet, fits);
         let len = if answers { write_too_big(packet, fits, out) } else { None };
         len.map_or(Verdict::Drop(DropReason::TooBig), |len| Verdict::Answer { answer: Answer::TooBig, len })
@@ -67,13 +70,14 @@ impl Pipeline {
     }
 }
 
-/// Whether the frame was sent to a group of hosts, each of which would answer.
+/// Whether the frame was sent to a group of hosts. Each of them would answer.
 fn is_to_group(packet: &Packet<'_>) -> bool {
     packet.link.first().is_none_or(|octet| octet & 1 != 0)
 }
 
-/// Whether an answer may say that this MTU fits. IPv6 has no smaller one than 1,280 octets, and hosts ignore an answer
-/// with less (RFC 8201 §4). An answer with 1,280 would be wrong: such a packet does not fit either.
+/// Whether an answer may report this MTU. IPv6 has no MTU below 1,280 octets, and hosts ignore an answer that
+/// reports less (RFC 8201 §4). An answer that reports 1,280 would be wrong: such a packet does not fit
+/// either.
 fn may_report(packet: &Packet<'_>, mtu: u16) -> bool {
     packet.addresses().0.is_ipv4() || mtu >= ipv6::LEAST_MTU
 }
@@ -102,8 +106,10 @@ fn write_echo(
         IpAddr::V4(_) => icmp::echo_reply_v4(old),
         IpAddr::V6(_) => icmp::echo_reply_v6(old),
     }?;
-    // Only the first word changes, and swapped addresses sum to the same; so a wrong checksum stays wrong.
-    let word = |bytes: &[u8; icmp::HEADER_LEN], at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+    // Only the first word changes, and swapped addresses have the same sum. So a wrong checksum stays wrong.
+    let word = |bytes: &[u8; icmp::HEADER_LEN], offset: usize| {
+        u16::from_be_bytes([bytes[offset], bytes[offset + 1]])
+    };
     // The pseudo header of ICMPv6 is never zero; the reply to an IPv4 request may be.
     let all_zero = || header.is_some() && new.iter().chain(data).all(|octet| *octet == 0);
     let checksum = updated(word(old, 2), word(old, 0), word(&new, 0), all_zero);
@@ -115,7 +121,7 @@ fn write_echo(
     write(packet, ip, with_checksum(new, checksum), data, out)
 }
 
-/// Fields of an answer's IP header. The last two are IPv4's.
+/// Fields of an answer's IP header. The last two exist in IPv4 only.
 #[derive(Debug, Clone, Copy)]
 struct IpFields {
     traffic_class: u8,
@@ -126,7 +132,7 @@ struct IpFields {
 fn icmp_sum(packet: &Packet<'_>, icmp_len: usize) -> Sum {
     match packet.addresses() {
         (IpAddr::V6(to), IpAddr::V6(from)) => {
-            let len = u32::try_from(icmp_len).unwrap_or(u32::MAX);
+            let len = u32::try_from(icmp_len).expect("invariant: a message fits in an IP packet");
             ipv6_pseudo(&from.octets(), &to.octets(), len, protocol::ICMPV6)
         }
         _ => Sum::ZERO,
@@ -138,7 +144,8 @@ fn with_checksum(mut header: [u8; icmp::HEADER_LEN], checksum: u16) -> [u8; icmp
     header
 }
 
-/// Writes link header, IP header from the VIP to the client, `icmp_header` and `data`. Nothing if there is no room.
+/// Writes link header, IP header from the VIP to the client, `icmp_header` and `data`. `None` if there is no
+/// room.
 fn write(
     packet: &Packet<'_>,
     ip: IpFields,
@@ -197,7 +204,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// The link header of a frame, sent back: the addresses change places, tags and type stay.
+    /// Appends the link header of a frame for the way back: the addresses swapped, tags and type unchanged.
     fn link(&mut self, link: &[u8]) -> Option<()> {
         let (destination, rest) = link.split_at_checked(6)?;
         let (source, rest) = rest.split_at_checked(ethernet::HEADER_LEN - 8)?;

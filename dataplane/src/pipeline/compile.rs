@@ -1,7 +1,7 @@
-//! A pipeline, built ahead: what a packet needs of the forwarding table and of the underlay, and nothing else.
+//! A compiled pipeline: the data that a packet needs from the forwarding table and the underlay.
 //!
-//! The tables themselves are shared, not copied, between the pipelines of one forwarding table, so that a changed
-//! route costs one header template a backend and no more.
+//! Pipelines of one forwarding table share the tables. A changed next hop rebuilds one header template per
+//! backend, nothing else.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -9,13 +9,14 @@ use std::{
 };
 
 use common::{
+    backend::Backend,
     bind::{BindIndex, BindTie},
     flow::{FlowHash, HashFields},
     hash::SipKey,
     table::{ForwardingTable, Table},
 };
 
-use super::{Echo, Route, Underlay};
+use super::{BackendKey, Echo, NextHop, Underlay, backends};
 use crate::wire::{
     ethernet::{self, Mac},
     gue, ipv4, ipv6,
@@ -23,23 +24,25 @@ use crate::wire::{
     protocol, udp,
 };
 
-/// Octets before the hops of a packet to an IPv4 backend.
+/// Octets before the list of hops in a frame to an IPv4 backend.
 pub(crate) const FIXED_V4: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN + gue::FIXED_LEN;
-/// The same for an IPv6 backend.
+/// Octets before the list of hops in a frame to an IPv6 backend.
 pub(super) const FIXED_V6: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN + udp::HEADER_LEN + gue::FIXED_LEN;
-/// Octets of the largest IP packet and a link header with two tags.
+/// Octets of the largest answer: an IP packet of 1,280 octets, and a link header with two tags.
 const LARGEST_ANSWER: usize = 1_280 + ethernet::HEADER_LEN + ethernet::MAX_TAGS * ethernet::TAG_LEN;
 
-/// Everything that decides about a frame.
+/// Everything that the verdict on a frame depends on.
 #[derive(Debug, Clone)]
 pub struct Pipeline {
     shared: Arc<Shared>,
-    /// One for each backend of each table, table after table.
+    /// The header templates of all backends, table after table.
     hops: Vec<Hop>,
+    /// The next hops of all backends, in the same order.
+    next_hops: Vec<Option<NextHop>>,
     underlay: Underlay,
 }
 
-/// What does not depend on the underlay.
+/// The parts that do not depend on the underlay.
 #[derive(Debug)]
 struct Shared {
     forwarding: ForwardingTable,
@@ -47,20 +50,22 @@ struct Shared {
     paths: Vec<Path>,
 }
 
-/// What of a table a packet needs before its row is known.
+/// Per-table data needed before the row is known.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Path {
     pub(super) key: SipKey,
     pub(super) fields: HashFields,
     pub(super) alt_fields: HashFields,
+    /// The table's index in the file.
+    pub(super) table: u16,
     rows: u32,
-    /// Whether hops can be written as the row lists them: one look-up, and backends of one family.
+    /// Whether hops can be written as the row lists them: a single look-up, and backends of one family.
     pub(super) plain: bool,
-    /// Where the table's backends start in [`Pipeline::hops`].
+    /// Index of the table's first backend in [`Pipeline::hops`].
     first_hop: usize,
 }
 
-/// The outer header of packets to one backend, prebuilt; what most packets read of it lies in one cache line.
+/// The outer header of packets to a backend, prebuilt. The part that most packets read is in one cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 pub(super) enum Hop {
@@ -70,72 +75,79 @@ pub(super) enum Hop {
     V6(Template<FIXED_V6, 16>),
 }
 
-/// All octets before the hops; lengths, checksum, source port and hop count are zero.
+/// All octets before the list of hops; lengths, checksum, source port and hop count are zero.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Template<const FIXED: usize, const ADDRESS: usize> {
     pub(super) head: [u8; FIXED],
     pub(super) address: [u8; ADDRESS],
-    pub(super) way: Way,
+    pub(super) reach: Reach,
 }
 
-/// The prebuilt part of what is sent to one backend over IPv4, for the kernel program.
+/// The prebuilt part of frames to an IPv4 backend, for the kernel program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head<'a> {
-    /// Link, IPv4, UDP and GUE headers up to the hops; lengths, source port and hop count are zero, and the checksum
-    /// is that of the IPv4 header as it stands.
+    /// Link, IPv4, UDP and GUE headers up to the list of hops. Lengths, source port and hop count are zero,
+    /// and the checksum is that of the IPv4 header with these zeros.
     pub(crate) octets: &'a [u8; FIXED_V4],
-    /// The backend.
+    /// The backend's address.
     pub(crate) address: Ipv4Addr,
-    /// Whether it is reached over a link.
-    pub(crate) linked: bool,
+    /// The interface that frames leave through, if the backend is reached over a link.
+    pub(crate) ifindex: Option<u32>,
 }
 
-/// Whether and how the backend can be reached.
+/// Whether and how a backend can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Reach {
     Link,
     Local,
-    None,
+    Unreachable,
 }
 
 impl Pipeline {
-    /// Builds the pipeline of a forwarding table. `route` is asked once for each backend.
+    /// Builds the pipeline of a forwarding table. `next_hop` is called for each backend, with its key and
+    /// address.
     ///
     /// # Errors
-    /// If two binds tie. A [`ForwardingTable`] that was decoded has none that do.
+    /// If two binds tie. A decoded [`ForwardingTable`] has no such binds.
     pub fn new(
         forwarding: ForwardingTable,
         underlay: Underlay,
-        route: impl FnMut(IpAddr) -> Route,
+        next_hop: impl FnMut(BackendKey, IpAddr) -> Option<NextHop>,
     ) -> Result<Self, BindTie> {
         let binds = BindIndex::new(&forwarding.binds())?;
         let mut first_hop = 0;
-        let paths = forwarding.tables().iter().map(|table| Path::new(table, &mut first_hop)).collect();
-        let hops = build_hops(&forwarding, &underlay, route);
-        Ok(Self { shared: Arc::new(Shared { forwarding, binds, paths }), hops, underlay })
+        let tables = (0..).zip(forwarding.tables());
+        let paths = tables.map(|(index, table)| Path::new(index, table, &mut first_hop)).collect();
+        let (hops, next_hops) = build_hops(&forwarding, &underlay, next_hop);
+        Ok(Self { shared: Arc::new(Shared { forwarding, binds, paths }), hops, next_hops, underlay })
     }
 
-    /// The same tables over another underlay or other routes.
+    /// The same tables with another underlay and other next hops.
     #[must_use]
-    pub fn with_underlay(&self, underlay: Underlay, route: impl FnMut(IpAddr) -> Route) -> Self {
-        let hops = build_hops(&self.shared.forwarding, &underlay, route);
-        Self { shared: Arc::clone(&self.shared), hops, underlay }
+    pub fn with_underlay(
+        &self,
+        underlay: Underlay,
+        next_hop: impl FnMut(BackendKey, IpAddr) -> Option<NextHop>,
+    ) -> Self {
+        let (hops, next_hops) = build_hops(&self.shared.forwarding, &underlay, next_hop);
+        Self { shared: Arc::clone(&self.shared), hops, next_hops, underlay }
     }
 
-    /// The same tables with other routes.
+    /// The same tables with other next hops.
     #[must_use]
-    pub fn with_routes(&self, route: impl FnMut(IpAddr) -> Route) -> Self {
-        self.with_underlay(self.underlay, route)
+    pub fn with_next_hops(&self, next_hop: impl FnMut(BackendKey, IpAddr) -> Option<NextHop>) -> Self {
+        self.with_underlay(self.underlay, next_hop)
     }
 
-    /// Octets that `out` needs: what fits the underlay, and any answer to a frame of `frame_len` octets.
+    /// The length that `out` needs in octets: room for the largest packet of the underlay, and for any answer
+    /// to a frame of `frame_len` octets.
     #[must_use]
     pub fn room(&self, frame_len: usize) -> usize {
         let encapsulated = usize::from(self.underlay.mtu) + ethernet::HEADER_LEN;
         encapsulated.max(LARGEST_ANSWER).max(frame_len)
     }
 
-    /// The table file that was compiled.
+    /// The forwarding table that was compiled.
     #[must_use]
     pub fn forwarding(&self) -> &ForwardingTable {
         &self.shared.forwarding
@@ -147,20 +159,32 @@ impl Pipeline {
         &self.underlay
     }
 
-    /// Tables whose backends are of both families, by position. A packet carries hops of the primary's family only,
-    /// so second chances of the other are lost there.
+    /// Indices of the tables whose backends are of both families. A packet carries only hops of its primary's
+    /// family, so second chances of the other family are lost there.
     pub fn mixed_tables(&self) -> impl Iterator<Item = usize> {
-        self.shared.forwarding.tables().iter().enumerate().filter(|(_, t)| is_mixed(t)).map(|(at, _)| at)
+        let tables = self.shared.forwarding.tables().iter().enumerate();
+        tables.filter(|(_, table)| is_mixed(table)).map(|(index, _)| index)
     }
 
-    /// The prebuilt headers of all backends, table after table: nothing for a backend with an IPv6 address.
-    pub(crate) fn heads(&self) -> impl Iterator<Item = Option<Head<'_>>> {
-        self.hops.iter().map(|hop| match hop {
-            Hop::V4(hop) => {
-                Some(Head { octets: &hop.head, address: hop.address.into(), linked: hop.way == Way::Link })
-            }
-            Hop::V6(_) => None,
-        })
+    /// The next hop of a backend, if it is known.
+    ///
+    /// # Panics
+    /// If `backend` is not the key of a backend of this pipeline's table.
+    #[must_use]
+    pub fn next_hop(&self, backend: BackendKey) -> Option<NextHop> {
+        self.next_hops[self.flat_index(backend)]
+    }
+
+    /// The prebuilt headers of a backend; `None` for a backend with an IPv6 address.
+    pub(crate) fn head(&self, backend: BackendKey) -> Option<Head<'_>> {
+        let index = self.flat_index(backend);
+        let Hop::V4(hop) = &self.hops[index] else { return None };
+        let ifindex = self.next_hops[index].and_then(NextHop::ifindex).filter(|_| hop.reach == Reach::Link);
+        Some(Head { octets: &hop.head, address: hop.address.into(), ifindex })
+    }
+
+    fn flat_index(&self, backend: BackendKey) -> usize {
+        self.shared.paths[usize::from(backend.table)].first_hop + usize::from(backend.backend)
     }
 
     #[inline]
@@ -183,7 +207,7 @@ impl Pipeline {
         self.shared.paths.get(table as usize)
     }
 
-    /// The hop list of the row of a hash, as positions among the table's backends.
+    /// The hop list of the row of a hash, as backend indices.
     #[inline]
     pub(super) fn list(&self, table: u32, path: &Path, hash: FlowHash) -> &[u16] {
         let Some(table) = self.shared.forwarding.tables().get(table as usize) else { return &[] };
@@ -197,11 +221,12 @@ impl Pipeline {
 }
 
 impl Path {
-    fn new(table: &Table, first_hop: &mut usize) -> Self {
+    fn new(index: u16, table: &Table, first_hop: &mut usize) -> Self {
         let path = Self {
             key: table.hash_key,
             fields: table.hash_fields,
             alt_fields: table.alt_hash_fields,
+            table: index,
             rows: table.rows(),
             plain: table.alt_hash_fields.is_empty() && !is_mixed(table),
             first_hop: *first_hop,
@@ -221,22 +246,29 @@ fn is_mixed(table: &Table) -> bool {
 fn build_hops(
     forwarding: &ForwardingTable,
     underlay: &Underlay,
-    mut route: impl FnMut(IpAddr) -> Route,
-) -> Vec<Hop> {
-    let backends = forwarding.tables().iter().flat_map(|table| &table.backends);
-    backends.map(|backend| Hop::new(backend.address, underlay, route(backend.address))).collect()
+    mut next_hop: impl FnMut(BackendKey, IpAddr) -> Option<NextHop>,
+) -> (Vec<Hop>, Vec<Option<NextHop>>) {
+    let hop = |(key, backend): (BackendKey, &Backend)| {
+        let next_hop = next_hop(key, backend.address);
+        (Hop::new(backend.address, underlay, next_hop), next_hop)
+    };
+    backends(forwarding).map(hop).unzip()
 }
 
 impl Hop {
-    fn new(address: IpAddr, underlay: &Underlay, route: Route) -> Self {
+    fn new(address: IpAddr, underlay: &Underlay, next_hop: Option<NextHop>) -> Self {
         match address {
-            IpAddr::V4(address) => Self::V4(template_v4(address, underlay.source_ipv4, route)),
-            IpAddr::V6(address) => Self::V6(template_v6(address, underlay.source_ipv6, route)),
+            IpAddr::V4(address) => Self::V4(template_v4(address, underlay.source_ipv4, next_hop)),
+            IpAddr::V6(address) => Self::V6(template_v6(address, underlay.source_ipv6, next_hop)),
         }
     }
 }
 
-fn template_v4(address: Ipv4Addr, source: Option<Ipv4Addr>, route: Route) -> Template<FIXED_V4, 4> {
+fn template_v4(
+    address: Ipv4Addr,
+    source: Option<Ipv4Addr>,
+    next_hop: Option<NextHop>,
+) -> Template<FIXED_V4, 4> {
     let header = ipv4::Header {
         traffic_class: 0,
         total_len: 0,
@@ -247,12 +279,16 @@ fn template_v4(address: Ipv4Addr, source: Option<Ipv4Addr>, route: Route) -> Tem
         source: source.unwrap_or(Ipv4Addr::UNSPECIFIED).octets(),
         destination: address.octets(),
     };
-    let (link, way) = link_header(ethernet::TYPE_IPV4, source.is_some(), route);
+    let (link, reach) = link_header(ethernet::TYPE_IPV4, source.is_some(), next_hop);
     let head = concatenate(&[&link, &header.emit(), &tunnel_header(4)]);
-    Template { head, address: address.octets(), way }
+    Template { head, address: address.octets(), reach }
 }
 
-fn template_v6(address: Ipv6Addr, source: Option<Ipv6Addr>, route: Route) -> Template<FIXED_V6, 16> {
+fn template_v6(
+    address: Ipv6Addr,
+    source: Option<Ipv6Addr>,
+    next_hop: Option<NextHop>,
+) -> Template<FIXED_V6, 16> {
     let header = ipv6::Header {
         traffic_class: 0,
         flow_label: 0,
@@ -262,26 +298,31 @@ fn template_v6(address: Ipv6Addr, source: Option<Ipv6Addr>, route: Route) -> Tem
         source: source.unwrap_or(Ipv6Addr::UNSPECIFIED).octets(),
         destination: address.octets(),
     };
-    let (link, way) = link_header(ethernet::TYPE_IPV6, source.is_some(), route);
+    let (link, reach) = link_header(ethernet::TYPE_IPV6, source.is_some(), next_hop);
     let head = concatenate(&[&link, &header.emit(), &tunnel_header(16)]);
-    Template { head, address: address.octets(), way }
+    Template { head, address: address.octets(), reach }
 }
 
-fn link_header(ether_type: u16, has_source: bool, route: Route) -> ([u8; ethernet::HEADER_LEN], Way) {
-    let (source, destination, way) = match route {
-        Route::Via { source, destination } if has_source => (source, destination, Way::Link),
-        Route::Local if has_source => (Mac::default(), Mac::default(), Way::Local),
-        _ => (Mac::default(), Mac::default(), Way::None),
+fn link_header(
+    ether_type: u16,
+    has_source: bool,
+    next_hop: Option<NextHop>,
+) -> ([u8; ethernet::HEADER_LEN], Reach) {
+    let (source, destination, reach) = match next_hop {
+        Some(NextHop::Link { source, destination, .. }) if has_source => (source, destination, Reach::Link),
+        Some(NextHop::Local) if has_source => (Mac::default(), Mac::default(), Reach::Local),
+        _ => (Mac::default(), Mac::default(), Reach::Unreachable),
     };
-    (ethernet::Header { destination, source, ether_type }.emit(), way)
+    (ethernet::Header { destination, source, ether_type }.emit(), reach)
 }
 
 fn tunnel_header(hop_len: usize) -> [u8; udp::HEADER_LEN + gue::FIXED_LEN] {
     let ports = Ports { source: 0, destination: gue::PORT };
-    concatenate(&[&udp::Header { ports, length: 0 }.emit(), &gue::emit(protocol::IPV4, hop_len, 0)])
+    let gue = gue::emit(protocol::IPV4, hop_len, 0).expect("invariant: no hops fit in any header");
+    concatenate(&[&udp::Header { ports, length: 0 }.emit(), &gue])
 }
 
-/// The parts one after the other. Their lengths add up to `N` at every call, by the constants above.
+/// Concatenates parts. At every call their lengths add up to `N`, by the constants above.
 fn concatenate<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
     let mut all = [0; N];
     for (to, from) in all.iter_mut().zip(parts.iter().flat_map(|part| part.iter())) {
@@ -294,9 +335,9 @@ fn concatenate<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
 mod tests {
     use super::*;
 
-    /// `tablegen` reports, and the director warns, by the rule in `common`.
+    /// `tablegen` and the director's warnings use the rule in `common`.
     #[test]
-    fn the_headers_are_as_long_as_the_rule_of_the_tunnel_says() {
+    fn the_headers_have_the_length_of_the_tunnel_rule() {
         let alone = |wide| usize::try_from(common::tunnel::overhead(1, wide, false)).unwrap();
         assert_eq!(FIXED_V4 - ethernet::HEADER_LEN, alone(false));
         assert_eq!(FIXED_V6 - ethernet::HEADER_LEN, alone(true));

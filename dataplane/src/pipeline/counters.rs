@@ -1,11 +1,12 @@
-//! How many frames met which fate. One set a worker, without atomics; sets are added up when somebody asks.
+//! Frame counters by verdict and reason. Each worker has a set of its own, without atomics; reports add the
+//! sets up.
 
-use super::{Answer, DropReason, PassReason, Pipeline, Verdict};
+use super::{Answer, BackendKey, DropReason, PassReason, Pipeline, Verdict};
 
-/// Frames by verdict, and encapsulated ones by table and backend.
+/// Frames by verdict; encapsulated frames also by table and backend.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Frames seen.
+    /// Frames processed.
     pub frames: u64,
     /// Encapsulated for another host.
     pub encapsulated: u64,
@@ -14,12 +15,12 @@ pub struct Counters {
     passed: [u64; PassReason::ALL.len()],
     dropped: [u64; DropReason::ALL.len()],
     answered: [u64; Answer::ALL.len()],
-    /// By table, then by backend, in the positions of the file.
+    /// Encapsulated frames by table index, then by backend index.
     primary: Vec<Vec<u64>>,
 }
 
 impl Counters {
-    /// All zero, with room for the tables of `pipeline`.
+    /// Counters at zero, for the tables of `pipeline`.
     #[must_use]
     pub fn new(pipeline: &Pipeline) -> Self {
         let tables = pipeline.forwarding().tables();
@@ -29,18 +30,19 @@ impl Counters {
         }
     }
 
-    /// Counts one frame. A "too big" answer counts as a drop for that reason, whether or not it is then sent.
+    /// Counts a frame. A "too big" answer also counts as a drop for that reason, whether or not it is then
+    /// sent.
     #[inline]
     pub fn count(&mut self, verdict: &Verdict) {
         self.frames += 1;
         match verdict {
             Verdict::Encapsulate(done) => {
                 self.encapsulated += 1;
-                self.count_primary(done.table, done.backend);
+                self.count_primary(done.primary);
             }
             Verdict::Local(done) => {
                 self.local += 1;
-                self.count_primary(done.table, done.backend);
+                self.count_primary(done.primary);
             }
             Verdict::Answer { answer, .. } => {
                 add(&mut self.answered, answer.number(), 1);
@@ -54,47 +56,46 @@ impl Counters {
     }
 
     #[inline]
-    fn count_primary(&mut self, table: u16, backend: u16) {
-        let cell = self.primary.get_mut(usize::from(table)).and_then(|t| t.get_mut(usize::from(backend)));
-        if let Some(cell) = cell {
+    fn count_primary(&mut self, primary: BackendKey) {
+        let table = self.primary.get_mut(usize::from(primary.table));
+        if let Some(cell) = table.and_then(|table| table.get_mut(usize::from(primary.backend))) {
             *cell += 1;
         }
     }
 
-    /// Counts what somebody else encapsulated for a backend, by the positions of the file.
-    pub fn count_encapsulated(&mut self, table: usize, backend: usize, frames: u64) {
-        if let Some(cell) = self.primary.get_mut(table).and_then(|table| table.get_mut(backend)) {
-            *cell += frames;
-            self.frames += frames;
-            self.encapsulated += frames;
-        }
+    /// Counts frames that the kernel program encapsulated for a backend.
+    pub fn count_encapsulated(&mut self, backend: BackendKey, frames: u64) {
+        self.primary[usize::from(backend.table)][usize::from(backend.backend)] += frames;
+        self.frames += frames;
+        self.encapsulated += frames;
     }
 
-    /// Frames passed for that reason.
+    /// Frames passed for this reason.
     #[must_use]
     pub fn passed(&self, reason: PassReason) -> u64 {
-        self.passed.get(usize::from(reason.number())).copied().unwrap_or_default()
+        self.passed[usize::from(reason.number())]
     }
 
-    /// Frames dropped for that reason.
+    /// Frames dropped for this reason.
     #[must_use]
     pub fn dropped(&self, reason: DropReason) -> u64 {
-        self.dropped.get(usize::from(reason.number())).copied().unwrap_or_default()
+        self.dropped[usize::from(reason.number())]
     }
 
-    /// Answers of that kind.
+    /// Answers of this kind.
     #[must_use]
     pub fn answered(&self, answer: Answer) -> u64 {
-        self.answered.get(usize::from(answer.number())).copied().unwrap_or_default()
+        self.answered[usize::from(answer.number())]
     }
 
-    /// Frames encapsulated for each backend of the table at that position.
+    /// Frames encapsulated for each backend of the table at this index.
     #[must_use]
     pub fn backends(&self, table: usize) -> &[u64] {
         self.primary.get(table).map_or(&[], Vec::as_slice)
     }
 
-    /// Adds what another worker counted. Backends are added by position: both must count for one table file.
+    /// Adds the counters of another worker. Backends are added by index: both must count for the same table
+    /// file.
     pub fn merge(&mut self, other: &Self) {
         self.frames += other.frames;
         self.encapsulated += other.encapsulated;

@@ -5,50 +5,53 @@
 //! └── prebuilt for the primary, five fields filled in ───────┘└─ 4 or 16 each ─┘
 //! ```
 //!
-//! ECN is copied from the inner header as it is, "congestion experienced" included (RFC 6040 §4.1, normal mode);
-//! DSCP is not: the underlay's classes are its operator's.
+//! ECN is copied from the inner header as it is, "congestion experienced" included (RFC 6040 §4.1, normal
+//! mode); DSCP is not: the underlay's classes are its operator's.
 //!
-//! Hops of the other family than the primary's cannot be written and are left out. The hops of a second look-up are
-//! appended as they are, repetitions too, as GLB does: a redirector that finds itself listed again looks further.
+//! Hops of another family than the primary's cannot be written and are omitted. The hops of a second look-up
+//! are appended as they are, with repetitions, as GLB does: a redirector that finds itself listed again
+//! continues with the next hop.
 
 use common::{flow::FlowKey, table::HOPS};
 
 use super::{
-    DropReason, Encapsulated, Packet, Pipeline, Verdict,
-    compile::{FIXED_V4, FIXED_V6, Hop, Path, Template, Way},
+    BackendKey, DropReason, Encapsulated, Packet, Pipeline, Verdict,
+    compile::{FIXED_V4, FIXED_V6, Hop, Path, Reach, Template},
     family::Flow,
 };
 use crate::wire::{checksum::Sum, ethernet, gue, ipv4};
 
-/// Most hops after the primary: two full lists, less the primary.
+/// Largest number of hops after the primary: two full lists without the primary.
 const MAX_FOLLOWERS: usize = 2 * *HOPS.end() as usize - 1;
 const _: () = assert!(MAX_FOLLOWERS <= gue::capacity(16), "two look-ups must fit either format");
 
-/// Where the fields lie that differ from packet to packet, counted from the start of the frame.
+/// Offset of the outer IP header from the start of the frame, in octets.
 const IP: usize = ethernet::HEADER_LEN;
+/// Length of the link header.
+const LINK_HEADER: u32 = 14;
+const _: () = assert!(LINK_HEADER as usize == IP);
 const ECN: u8 = 0b11;
 
 const NO_ROOM: Verdict = Verdict::Drop(DropReason::NoRoom);
 
-/// The hops after the primary, as they are written.
+/// The addresses of the hops after the primary, in the order of the list.
 #[derive(Debug, Clone, Copy)]
 struct Followers<const ADDRESS: usize> {
     addresses: [[u8; ADDRESS]; MAX_FOLLOWERS],
     len: usize,
 }
 
-/// A packet on its way into the tunnel.
+/// A packet to encapsulate.
 #[derive(Debug, Clone, Copy)]
 struct Job<'a> {
     packet: &'a Packet<'a>,
     /// UDP source port.
     port: u16,
-    table: u16,
-    backend: u16,
+    primary: BackendKey,
 }
 
 impl Pipeline {
-    /// [`Pipeline::forward`] for the callers that are not on the hot path, which keep their own copy of it.
+    /// [`Pipeline::forward`] for callers off the hot path, as a separate copy of the code.
     #[cold]
     #[inline(never)]
     pub(super) fn forward_rare(
@@ -63,8 +66,9 @@ impl Pipeline {
         self.forward(table, flow, client_port, packet, header, out)
     }
 
-    /// Why a packet of this flow must not be forwarded or answered, if there is a reason. `header` is its IPv4 header,
-    /// whose checksum and options are still to be looked at: before the source, which a broken header may not have.
+    /// The reason why a packet of this flow must not be forwarded or answered, if any. `header` is its IPv4
+    /// header: its checksum and options are checked before the source address, which an invalid header may
+    /// not have.
     #[inline(always)]
     pub(super) fn unfit(&self, flow: &impl Flow, header: Option<&ipv4::View<'_>>) -> Option<DropReason> {
         if header.is_some_and(|header| !header.checksum_holds()) {
@@ -76,8 +80,8 @@ impl Pipeline {
         (!flow.has_client(self.binds())).then_some(DropReason::Source)
     }
 
-    /// Chooses the row of `flow` in `table` and encapsulates `packet` for it. `header` is the IPv4 header, which is
-    /// still to be looked at.
+    /// Chooses the row of `flow` in `table` and encapsulates `packet` for it. `header` is the unchecked IPv4
+    /// header.
     #[inline(always)]
     pub(super) fn forward(
         &self,
@@ -97,7 +101,7 @@ impl Pipeline {
         let Some((&primary, rest)) = list.split_first() else { return Verdict::Drop(DropReason::NoBackend) };
         let Some(hop) = self.hop(path, primary) else { return Verdict::Drop(DropReason::NoBackend) };
         let port = hash.outer_source_port(client_port);
-        let job = Job { packet, port, table: u16::try_from(table).unwrap_or(u16::MAX), backend: primary };
+        let job = Job { packet, port, primary: BackendKey { table: path.table, backend: primary } };
         if !path.plain {
             let alternative = self.alternative(table, path, flow);
             return self.encapsulate_filtered(path, hop, rest, alternative, &job, out);
@@ -114,7 +118,7 @@ impl Pipeline {
         }
     }
 
-    /// Writes the hops as they are listed.
+    /// Writes the hops in the order of the list.
     #[inline(always)]
     fn in_order<const ADDRESS: usize>(
         &self,
@@ -129,7 +133,7 @@ impl Pipeline {
         }
     }
 
-    /// The list of the second look-up, if the table has one.
+    /// The list of hops from the second look-up; empty if the table has none.
     fn alternative(&self, table: u32, path: &Path, flow: &impl Flow) -> &[u16] {
         if path.alt_fields.is_empty() {
             return &[];
@@ -137,7 +141,7 @@ impl Pipeline {
         self.list(table, path, flow.hash(path.key, path.alt_fields))
     }
 
-    /// Encapsulates where not all hops are written: a second look-up, or backends of two families.
+    /// Encapsulates where the hops are not written as listed: a second look-up, or backends of two families.
     #[inline(never)]
     fn encapsulate_filtered(
         &self,
@@ -188,14 +192,15 @@ impl Pipeline {
     where
         Template<FIXED, ADDRESS>: Outer<FIXED>,
     {
-        if template.way == Way::None {
+        if template.reach == Reach::Unreachable {
             return Verdict::Drop(DropReason::NoRoute);
         }
         let inner = job.packet.bytes;
         let overhead = FIXED - IP + hops * ADDRESS;
         let ip_len = overhead + inner.len();
         if ip_len > self.mtu() {
-            return self.too_big(job.packet, overhead, out);
+            #[expect(clippy::cast_possible_truncation, reason = "at most 62 octets and 124 of hops")]
+            return self.too_big(job.packet, overhead as u16, out);
         }
         let Some(frame) = out.get_mut(..IP + ip_len) else { return NO_ROOM };
         let Some((head, rest)) = frame.split_first_chunk_mut::<FIXED>() else { return NO_ROOM };
@@ -204,13 +209,14 @@ impl Pipeline {
         write_hops(list.as_chunks_mut().0);
         let Some(body) = rest.get_mut(hops * ADDRESS..) else { return NO_ROOM };
         body.copy_from_slice(inner);
-        // The MTU has 16 bits, and the length does not exceed it.
-        let len = u16::try_from(ip_len).unwrap_or(u16::MAX);
+        #[expect(clippy::cast_possible_truncation, reason = "at most the MTU, which has 16 bits")]
+        let len = ip_len as u16;
         template.fill(head, job.packet.traffic_class & ECN, len);
-        write_tunnel::<FIXED, ADDRESS>(head, len - Template::HEADER, hops, job);
-        let len = u32::try_from(IP + ip_len).unwrap_or(u32::MAX);
-        let done = Encapsulated { len, table: job.table, backend: job.backend };
-        if template.way == Way::Local { Verdict::Local(done) } else { Verdict::Encapsulate(done) }
+        if write_tunnel::<FIXED, ADDRESS>(head, len - Template::HEADER, hops, job).is_err() {
+            return NO_ROOM;
+        }
+        let done = Encapsulated { len: u32::from(len) + LINK_HEADER, primary: job.primary };
+        if template.reach == Reach::Local { Verdict::Local(done) } else { Verdict::Encapsulate(done) }
     }
 }
 
@@ -219,7 +225,7 @@ trait Outer<const FIXED: usize> {
     /// Its length in octets.
     const HEADER: u16;
 
-    /// Fills in what differs from packet to packet.
+    /// Fills in the fields that differ between packets.
     fn fill(&self, head: &mut [u8; FIXED], ecn: u8, ip_len: u16);
 }
 
@@ -230,7 +236,8 @@ impl Outer<FIXED_V4> for Template<FIXED_V4, 4> {
     fn fill(&self, head: &mut [u8; FIXED_V4], ecn: u8, ip_len: u16) {
         head[IP + 1] = ecn;
         head[IP + 2..IP + 4].copy_from_slice(&ip_len.to_be_bytes());
-        // The template's checksum is that of the header with the two fields zero: it is taken apart and extended.
+        // The template's checksum covers the header with these two fields at zero: undo the complement and
+        // add them.
         let known = !u16::from_be_bytes([self.head[IP + 10], self.head[IP + 11]]);
         let checksum = Sum::ZERO.word(known).word(u16::from(ecn)).word(ip_len).checksum();
         head[IP + 10..IP + 12].copy_from_slice(&checksum.to_be_bytes());
@@ -262,16 +269,18 @@ impl<const ADDRESS: usize> Followers<ADDRESS> {
     }
 }
 
-/// Fills in UDP and GUE, the last sixteen octets of the prebuilt part.
+/// Fills in UDP and GUE, the last sixteen octets of the prebuilt part. Fails if GUE has no room for the hops.
 #[inline]
 fn write_tunnel<const FIXED: usize, const ADDRESS: usize>(
     head: &mut [u8; FIXED],
     udp_len: u16,
     hops: usize,
     job: &Job<'_>,
-) {
-    let Some(tunnel) = head.last_chunk_mut::<16>() else { return };
+) -> Result<(), gue::TooManyHops> {
+    const { assert!(FIXED >= 16) };
+    let tunnel = &mut head[FIXED - 16..];
     tunnel[..2].copy_from_slice(&job.port.to_be_bytes());
     tunnel[4..6].copy_from_slice(&udp_len.to_be_bytes());
-    tunnel[8..].copy_from_slice(&gue::emit(job.packet.version, ADDRESS, hops));
+    tunnel[8..].copy_from_slice(&gue::emit(job.packet.version, ADDRESS, hops)?);
+    Ok(())
 }

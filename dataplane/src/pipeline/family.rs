@@ -1,5 +1,5 @@
-//! Address families as types. On the hot path the family is known from the link header on; an `IpAddr` would be
-//! written to memory and read back in other widths for each question that is asked about it.
+//! Address families as types. On the hot path the family is known from the link header on. An `IpAddr` would
+//! be written to memory and read back in other widths at each use.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -17,7 +17,8 @@ pub(super) trait Address: Copy + Into<IpAddr> {
 
     fn hash(pair: (Self, Self), ports: Option<(u16, u16)>, key: SipKey, fields: HashFields) -> FlowHash;
 
-    /// Whether a client of these binds can have it ([`source`](super::source)); none has the address of a VIP.
+    /// Whether a client of these binds can have this address ([`source`](super::source)); no client has the
+    /// address of a VIP.
     fn is_client(self, binds: &BindIndex) -> bool;
 }
 
@@ -55,11 +56,11 @@ impl Address for Ipv6Addr {
     }
 }
 
-/// What can be hashed to a row.
+/// A flow that can be hashed to a row.
 pub(super) trait Flow {
     fn hash(&self, key: SipKey, fields: HashFields) -> FlowHash;
 
-    /// Whether its source is an address that a client of these binds can have.
+    /// Whether a client of these binds can have the flow's source address.
     fn has_client(&self, binds: &BindIndex) -> bool;
 }
 
@@ -76,12 +77,12 @@ impl Flow for FlowKey {
     }
 }
 
-/// A flow of a known family that has ports.
+/// A flow with ports, of a known family.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tuple<A> {
-    /// Of client and VIP.
+    /// Addresses of client and VIP.
     pub(super) addresses: (A, A),
-    /// Of client and VIP.
+    /// Ports of client and VIP.
     pub(super) ports: (u16, u16),
 }
 

@@ -1,10 +1,11 @@
-//! Fragments. Only the first part of a packet has its ports, and parts may come in any order; a director keeps
-//! nothing between packets. So all parts go where the addresses alone lead, if that is where the ports would have
-//! led: the table hashes no port, and every bind of the VIP for that protocol leads to the same table. Else they
-//! are dropped and counted. What lies where ports would be is never read as ports.
+//! Fragments. Only the first fragment of a packet has its ports, fragments may arrive in any order, and a
+//! director keeps no state between packets. So all fragments are forwarded by the addresses alone, provided
+//! that the ports would lead to the same backend: the table hashes no port, and every bind of the VIP for
+//! that protocol leads to the same table. Otherwise they are dropped and counted. Octets at the offset of the
+//! ports are never read as ports in a fragment.
 //!
-//! The outer source port stands for a client port of 0: all parts of all packets between two hosts take one way.
-
+//! The outer source port is computed with client port 0: all fragments of all packets between two hosts take
+//! the same path.
 use common::bind::{Fragments, Protocol};
 
 use super::{DropReason, Packet, PassReason, Pipeline, Verdict};
@@ -19,10 +20,10 @@ impl Pipeline {
         header: Option<&ipv4::View<'_>>,
         out: &mut [u8],
     ) -> Verdict {
-        let Some(bound) = Protocol::from_number(number) else {
+        let Some(protocol) = Protocol::from_number(number) else {
             return self.process_unbound_fragment(number, packet);
         };
-        match self.binds().fragment(packet.destination(), bound) {
+        match self.binds().fragment(packet.destination(), protocol) {
             Fragments::Table(table) if self.hashes_addresses(table) => {
                 self.forward_rare(table, &packet.flow(), 0, packet, header, out)
             }
@@ -31,8 +32,8 @@ impl Pipeline {
         }
     }
 
-    /// ICMP in parts cannot be told apart into errors and echo requests, nor a chain of extension headers followed
-    /// that only the first part has.
+    /// Drops fragments of ICMP to a VIP, because errors and echo requests cannot be distinguished, and
+    /// fragments with extension headers, because only the first fragment has the whole chain.
     fn process_unbound_fragment(&self, number: u8, packet: &Packet<'_>) -> Verdict {
         if matches!(number, protocol::ICMP | protocol::ICMPV6) || ipv6::is_extension(number) {
             return self.vip_only(packet.destination(), DropReason::Fragment);

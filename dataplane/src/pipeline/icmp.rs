@@ -1,8 +1,8 @@
 //! ICMP to a VIP: errors follow the flow that they quote, echo requests the addresses.
 //!
-//! An error about a packet of ours is sent by a router on the way, to the VIP that sent the packet. It quotes at
-//! least the IP header and eight octets. Read backwards, that is the flow as the client sends it: same hash, same
-//! hops, same outer source port, so that it arrives where the connection lives.
+//! A router on the path sends an error to the VIP that sent the packet. The error quotes at least the IP
+//! header and eight octets. Reversed, the quoted addresses and ports are the flow as the client sends it:
+//! same hash, same hops, same outer source port. So the error reaches the host of the connection.
 
 use common::{
     bind::{Fragments, Protocol},
@@ -20,7 +20,7 @@ use crate::wire::{
 /// The packet that an error quotes.
 #[derive(Debug, Clone, Copy)]
 struct Quote {
-    /// As the client sends: its source is the quoted packet's destination.
+    /// The flow as the client sends it: its source is the quoted packet's destination.
     flow: FlowKey,
     protocol: Protocol,
 }
@@ -69,15 +69,16 @@ impl Pipeline {
         out: &mut [u8],
     ) -> Verdict {
         let unmatched = Verdict::Pass(PassReason::IcmpUnmatched);
-        let quoted = icmp::quoted(message).unwrap_or_default();
+        let quoted = icmp::quoted(message).unwrap_or(&[]);
         let quote = if packet.version == protocol::IPV4 { quote_v4(quoted) } else { quote_v6(quoted) };
         let Some(quote) = quote else { return unmatched };
-        // An error goes to the sender of what it quotes; another address would be somebody else's flow.
+        // An error goes to the sender of the quoted packet; with another destination it is about a foreign
+        // flow.
         if quote.flow.dst_addr != packet.destination() {
             return unmatched;
         }
         let Some(table) = self.table_of(&quote) else { return unmatched };
-        // Of the router; the client's address is looked at with the flow.
+        // Checks the router's address; the client's address is checked with the flow.
         if let Some(reason) = self.unfit(&packet.flow(), header) {
             return Verdict::Drop(reason);
         }
@@ -117,7 +118,8 @@ fn quote_v6(quoted: &[u8]) -> Option<Quote> {
     Some(Quote { flow, protocol })
 }
 
-/// The ports as the client sends them; none in a later fragment; nothing at all if too little is quoted.
+/// The ports as the client sends them. `Some(None)` for a later fragment, which has none; `None` if the quote
+/// is too short.
 #[allow(clippy::option_option, reason = "no ports and no quote are different answers")]
 fn quoted_ports(transport: &[u8], later_fragment: bool) -> Option<Option<(u16, u16)>> {
     if transport.len() < icmp::QUOTED_TRANSPORT_LEN {

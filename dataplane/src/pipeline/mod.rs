@@ -1,27 +1,26 @@
-//! Frame in, verdict out: the whole policy, as one pure function.
+//! Frame in, verdict out: the whole policy, as a pure function.
 //!
-//! [`Pipeline::process`] reads a frame and the pipeline and writes to `out`; it allocates nothing, locks nothing,
-//! reads no clock and makes no system call. Two directors with equal pipelines answer equal frames alike.
+//! [`Pipeline::process`] reads a frame and the pipeline and writes to `out`. It allocates nothing, takes no
+//! lock, reads no clock and makes no system call. Equal pipelines give equal verdicts on equal frames.
 //!
 //! ```text
 //! frame ─► link header ─► IP header ─┬─ TCP, UDP ──► bind ─► table ─► hash ─► row ─► hops ─► encapsulated
-//!                                    ├─ ICMP error ─► the flow that it quotes, reversed ─┘
+//!                                    ├─ ICMP error ─► the quoted flow, reversed ────────┘
 //!                                    ├─ echo request ─► the addresses ──────────────────┘
-//!                                    ├─ fragment ─► the addresses, where that is enough ┘
-//!                                    └─ all else ─► pass
+//!                                    ├─ fragment ─► the addresses, if they suffice ─────┘
+//!                                    └─ otherwise ─► pass
 //! ```
 //!
-//! Rules that hold throughout:
+//! Rules without exception:
 //!
-//! - Only what is sent to a VIP is ever dropped or answered. All else passes to the host, broken or not: it is the
-//!   host's to judge.
-//! - What leaves has the link header of the next hop, which is prebuilt; tags of the client's frame are not copied.
-//!   An answer goes back the way that the frame came, tags included.
-//! - The checksum and the options of an IPv4 header are checked before the packet is wrapped. In the tunnel nobody would
-//!   look at them, and a receiver that hands the packet on through a raw socket would replace the checksum by a right one.
-//! - A packet from an address that no client can have ([`source`]) is not wrapped either: a service would answer itself.
-//! - TTL and hop limit are not touched: client and server see each other at the distance they have.
-
+//! - Only packets to a VIP are dropped or answered. Every other packet passes to the host, valid or not.
+//! - An outgoing frame has the prebuilt link header of its next hop; VLAN tags of the client's frame are not
+//!   copied. An answer returns on the link that the frame came from, tags included.
+//! - The checksum and the options of an IPv4 header are checked before encapsulation. Nothing checks them
+//!   inside the tunnel, and a receiver that delivers the packet through a raw socket would overwrite a wrong
+//!   checksum with a right one.
+//! - A packet from an address that no client can have ([`source`]) is dropped: a service would answer itself.
+//! - TTL and hop limit stay unchanged: client and server see their real distance.
 mod answer;
 mod compile;
 mod counters;
@@ -42,7 +41,8 @@ use family::{Address, Tuple};
 pub(crate) use compile::Head;
 pub use compile::Pipeline;
 pub use counters::Counters;
-pub use underlay::{Echo, Route, Underlay};
+pub(crate) use underlay::backends;
+pub use underlay::{BackendKey, Echo, NextHop, Underlay};
 pub(crate) use verdict::reasons;
 pub use verdict::{Answer, DropReason, Encapsulated, PassReason, Verdict};
 
@@ -53,35 +53,36 @@ use crate::wire::{
     protocol,
 };
 
-/// An IP packet that was read and found whole.
+/// A parsed IP packet with valid lengths.
 #[derive(Debug, Clone, Copy)]
 struct Packet<'a> {
-    /// Link header of the frame it came in.
+    /// Link header of its frame.
     link: &'a [u8],
     /// Header and payload, without padding.
     bytes: &'a [u8],
-    /// Number of the IP version as a protocol: 4 or 41.
+    /// The IP version as a protocol number: 4 or 41.
     version: u8,
     traffic_class: u8,
-    /// IPv4 identification, or the low half of the flow label: stands in for the client's port where there is none.
+    /// IPv4 identification, or the low half of the flow label; replaces the client's port for packets without
+    /// ports.
     label: u16,
     /// Whether an ICMP error may be sent about it.
     answerable: bool,
 }
 
 impl Packet<'_> {
-    /// Source and destination. Off the hot path only: there they are at hand already.
+    /// Source and destination. For cold paths only; the hot path has them parsed already.
     #[cold]
     fn addresses(&self) -> (IpAddr, IpAddr) {
         match (ipv4::View::parse(self.bytes), ipv6::View::parse(self.bytes)) {
             (Ok(header), _) => (header.source().into(), header.destination().into()),
             (_, Ok(header)) => (header.source().into(), header.destination().into()),
-            // A packet was read once; it reads again.
+            // Unreachable: the packet was parsed before.
             _ => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()),
         }
     }
 
-    /// What its addresses alone say of its flow.
+    /// The flow of its addresses, without ports.
     #[cold]
     fn flow(&self) -> FlowKey {
         let (src_addr, dst_addr) = self.addresses();
@@ -95,8 +96,8 @@ impl Packet<'_> {
 }
 
 impl Pipeline {
-    /// Decides about one frame. What the verdict says was written is in `out[..len]`; the rest of `out` is left as
-    /// it was. [`Pipeline::room`] says how large `out` must be.
+    /// Decides a frame. If the verdict has a length, the result is in `out[..len]`; the other octets of `out`
+    /// stay unchanged. [`Pipeline::room`] returns the length that `out` needs.
     #[inline]
     pub fn process(&self, frame: &[u8], out: &mut [u8]) -> Verdict {
         let Ok(link) = Frame::parse(frame) else { return Verdict::Pass(PassReason::Malformed) };
@@ -175,7 +176,7 @@ impl Pipeline {
         self.process_transport(upper.protocol, transport, addresses, &packet, None, out)
     }
 
-    /// `header` is there for IPv4 alone: it has a checksum to look at once it is known that the packet is ours.
+    /// `header` is given for IPv4 only: its checksum is checked once a bind matches.
     ///
     /// Inlined into its callers, so that the address family is a constant in each.
     #[inline(always)]
@@ -188,13 +189,13 @@ impl Pipeline {
         header: Option<&ipv4::View<'_>>,
         out: &mut [u8],
     ) -> Verdict {
-        let Some(bound) = Protocol::from_number(number) else {
+        let Some(protocol) = Protocol::from_number(number) else {
             return self.process_other(number, transport, packet, header, out);
         };
         let Some(ports) = Ports::parse(transport) else {
             return self.vip_only(addresses.1.into(), DropReason::Truncated);
         };
-        let Some(table) = addresses.1.lookup(self.binds(), bound, ports.destination) else {
+        let Some(table) = addresses.1.lookup(self.binds(), protocol, ports.destination) else {
             return Verdict::Pass(PassReason::NoBind);
         };
         let flow = Tuple { addresses, ports: (ports.source, ports.destination) };
@@ -218,18 +219,19 @@ impl Pipeline {
         }
     }
 
-    /// A header that promises more than there is. Nothing after the addresses was read, so that they decide.
+    /// The verdict on a packet that is shorter than its header says. Nothing after the addresses was read, so
+    /// only they decide.
     #[cold]
     fn cut_short(&self, destination: IpAddr, number: u8) -> Verdict {
-        let ours =
+        let is_handled =
             Protocol::from_number(number).is_some() || matches!(number, protocol::ICMP | protocol::ICMPV6);
-        if ours || ipv6::is_extension(number) {
+        if is_handled || ipv6::is_extension(number) {
             return self.vip_only(destination, DropReason::Truncated);
         }
         Verdict::Pass(PassReason::OtherProtocol)
     }
 
-    /// Drops what is sent to a VIP and passes all else.
+    /// Drops a packet to a VIP and passes any other.
     #[cold]
     fn vip_only(&self, destination: IpAddr, reason: DropReason) -> Verdict {
         match self.binds().vip(destination) {
@@ -239,7 +241,8 @@ impl Pipeline {
     }
 }
 
-/// The packet without padding, and its payload; nothing if it is not all there, or ends before its header does.
+/// The packet without padding, and its payload. `None` if the packet is incomplete, or ends inside its
+/// header.
 #[inline]
 fn split(bytes: &[u8], header_len: usize, total_len: usize) -> Option<(&[u8], &[u8])> {
     let packet = bytes.get(..total_len)?;

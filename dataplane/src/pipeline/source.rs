@@ -1,16 +1,17 @@
-//! Addresses that no client can have. A packet to a VIP from one of them is forged, or strayed.
+//! Addresses that no client can have. A packet to a VIP from such an address is forged or misrouted.
 //!
-//! | range | why it is no client's | source |
+//! | range | reason | source |
 //! |---|---|---|
 //! | 0.0.0.0/8, `::` | "this host", before it has an address | RFC 1122 §3.2.1.3 a, RFC 4291 §2.5.2 |
-//! | 127.0.0.0/8, `::1` | loopback, never on a wire | RFC 1122 §3.2.1.3 g, RFC 4291 §2.5.3 |
+//! | 127.0.0.0/8, `::1` | loopback, never on a link | RFC 1122 §3.2.1.3 g, RFC 4291 §2.5.3 |
 //! | 224.0.0.0/4, ff00::/8 | groups, never a source | RFC 1122 §3.2.1.3, RFC 4291 §2.7 |
 //! | 240.0.0.0/4 | reserved, and 255.255.255.255 | RFC 1112 §4 |
-//! | ::ffff:0:0/96 | an IPv4 address as a socket shows it, never on a wire | RFC 4291 §2.5.5.2 |
+//! | ::ffff:0:0/96 | an IPv4 address in an IPv6 socket, never on a link | RFC 4291 §2.5.5.2 |
 //!
-//! A service that answers such a packet answers itself, a whole network, or nobody. Addresses that a bind names in full,
-//! and those of the redirector's host, are added by who knows them. Private and link-local addresses pass: clients and
-//! routers have them. A router that reports an error has an address of its own, so the same list applies to it.
+//! The reply to such a packet goes to the service itself, to a whole network, or to no host. Callers add
+//! further addresses: the director the addresses of VIPs, the redirector the addresses of its host. Private
+//! and link-local addresses pass: clients and routers have them. A router that reports an error has an
+//! address of its own, so the same list applies to it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -18,7 +19,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 #[inline]
 pub(crate) const fn is_client_v4(address: Ipv4Addr) -> bool {
     let [first, ..] = address.octets();
-    // 1 to 223, but 127.
+    // 1 to 223, except 127.
     first.wrapping_sub(1) < 223 && first != 127
 }
 
@@ -26,7 +27,7 @@ pub(crate) const fn is_client_v4(address: Ipv4Addr) -> bool {
 #[inline]
 pub(crate) const fn is_client_v6(address: Ipv6Addr) -> bool {
     let word = address.to_bits();
-    // `::` and `::1` are 0 and 1; an IPv4 address lies behind 0xffff.
+    // `::` and `::1` are 0 and 1; a mapped IPv4 address has the prefix 0xffff in bits 32 and up.
     word >> 120 != 0xff && word > 1 && word >> 32 != 0xffff
 }
 
@@ -90,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Against what the standard library says of each first octet.
+    /// Compares with the standard library's classification of each first octet.
     #[test]
     fn every_first_octet() {
         for first in 0..=u8::MAX {

@@ -1,17 +1,21 @@
-//! The network between director and backends, as far as a packet needs to know it.
+//! The network between director and backends: the facts that the encapsulation of a packet depends on.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use common::backend::Backend;
+use common::table::{ForwardingTable, Table};
+
 use crate::wire::ethernet::Mac;
 
-/// How packets leave.
+/// The addresses and limits of encapsulated packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Underlay {
-    /// Outer source towards backends with an IPv4 address; without one they have no route.
+    /// Outer source address towards IPv4 backends; without it they are unreachable.
     pub source_ipv4: Option<Ipv4Addr>,
-    /// The same for IPv6.
+    /// Outer source address towards IPv6 backends; without it they are unreachable.
     pub source_ipv6: Option<Ipv6Addr>,
-    /// Largest IP packet that the path to every backend carries, outer header included.
+    /// Length of the largest IP packet that the path to every backend carries, in octets, outer header
+    /// included.
     pub mtu: u16,
     /// What to do with echo requests to a VIP.
     pub echo: Echo,
@@ -20,7 +24,7 @@ pub struct Underlay {
 /// What to do with an echo request to a VIP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Echo {
-    /// Send it to a backend, chosen by the addresses: the answer then says that the whole path works.
+    /// Send it to a backend, chosen by the addresses; a reply then shows that the whole path works.
     #[default]
     Forward,
     /// Leave it to the host.
@@ -29,19 +33,47 @@ pub enum Echo {
     Answer,
 }
 
-/// The way to a backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Route {
-    /// Over the link, between these two addresses.
-    Via {
-        /// Of the interface that sends.
+/// Identifies a backend of a forwarding table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BackendKey {
+    /// Index of the table in the file.
+    pub table: u16,
+    /// Index of the backend in the table.
+    pub backend: u16,
+}
+
+/// All backends of a forwarding table with their keys, table after table.
+pub(crate) fn backends(forwarding: &ForwardingTable) -> impl Iterator<Item = (BackendKey, &Backend)> {
+    let of_table = |(table, entry)| {
+        let entry: &Table = entry;
+        (0..).zip(&entry.backends).map(move |(backend, entry)| (BackendKey { table, backend }, entry))
+    };
+    (0..).zip(forwarding.tables()).flat_map(of_table)
+}
+
+/// Where packets to a backend are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextHop {
+    /// In an Ethernet frame to the backend or its gateway.
+    Link {
+        /// Index of the outgoing interface.
+        ifindex: u32,
+        /// Address of that interface.
         source: Mac,
-        /// Of the backend or the gateway to it.
+        /// Address of the backend or of its gateway.
         destination: Mac,
     },
-    /// The backend is this host.
+    /// To this host's own network stack: the backend's address belongs to this host.
     Local,
-    /// Not known, or not known yet.
-    #[default]
-    Unknown,
+}
+
+impl NextHop {
+    /// The outgoing interface, if there is one.
+    #[must_use]
+    pub fn ifindex(self) -> Option<u32> {
+        match self {
+            Self::Link { ifindex, .. } => Some(ifindex),
+            Self::Local => None,
+        }
+    }
 }

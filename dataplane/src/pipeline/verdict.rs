@@ -1,18 +1,20 @@
-//! What can become of a frame. Each reason is one variant, one counter and at least one test vector; its number is
-//! part of the interface with the kernel program and never changes its meaning.
+//! The verdicts on a frame. Each reason is one variant, one counter and at least one test vector. Its number
+//! is part of the interface with the kernel program and never changes its meaning.
 
-/// What to do with a frame.
+use super::BackendKey;
+
+/// The verdict on a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Send `out[..len]` to the next hop.
     Encapsulate(Encapsulated),
-    /// The primary is this host: hand the packet in `out[14..len]`, which is encapsulated as for any other, to the
-    /// local stack. A driver does that through a raw socket, whose packets pass the loopback interface: a frame
-    /// looped back with our own address as its source would be refused as a martian.
+    /// The primary is this host: deliver the packet in `out[14..len]`, encapsulated as usual, to the local
+    /// stack. A driver sends it through a raw socket, whose packets pass the loopback interface. The kernel
+    /// would drop a looped-back frame with our own source address as a martian.
     Local(Encapsulated),
     /// Drop the frame and, if the limiter allows, send `out[..len]` back where it came from.
     Answer {
-        /// Why.
+        /// What is answered, and why.
         answer: Answer,
         /// Octets written.
         len: u32,
@@ -23,18 +25,16 @@ pub enum Verdict {
     Drop(DropReason),
 }
 
-/// What was written, and for whom.
+/// An encapsulated frame and its primary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Encapsulated {
-    /// Octets written, link header included.
+    /// Length of the frame in octets, link header included.
     pub len: u32,
-    /// Position of the table in the file.
-    pub table: u16,
-    /// Position of the primary among the table's backends.
-    pub backend: u16,
+    /// The primary.
+    pub primary: BackendKey,
 }
 
-/// Declares a set of reasons with fixed numbers, their names, and the list of all.
+/// Declares an enum of reasons with fixed numbers, their names, and a list of all.
 macro_rules! reasons {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $number:literal $text:literal,)+ }) => {
         $(#[$meta])*
@@ -43,10 +43,10 @@ macro_rules! reasons {
         pub enum $name { $($(#[$doc])* $variant = $number,)+ }
 
         impl $name {
-            /// All of them, in the order of their numbers, which start at 0 and have no gaps.
+            /// All reasons, ordered by number. Numbers start at 0 without gaps.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The number that the kernel program uses too.
+            /// The number of the reason, also in the kernel program.
             #[inline]
             #[must_use]
             pub const fn number(self) -> u8 {
@@ -66,19 +66,19 @@ pub(crate) use reasons;
 reasons! {
     /// Why a frame is left to the host.
     PassReason {
-        /// Neither IPv4 nor IPv6, also behind two tags.
+        /// Neither IPv4 nor IPv6, without or behind up to two VLAN tags.
         NotIp = 0 "not_ip",
-        /// TCP or UDP that no bind matches; ICMP or a broken packet to an address that no bind holds.
+        /// TCP or UDP that no bind matches; ICMP or an invalid packet to an address that no bind has.
         NoBind = 1 "no_bind",
-        /// Neither TCP, UDP nor the version's ICMP.
+        /// Neither TCP nor UDP nor the ICMP of the IP version.
         OtherProtocol = 2 "other_protocol",
         /// The link or IP header cannot be read.
         Malformed = 3 "malformed",
         /// ICMP to a VIP that is neither an error nor an echo request.
         IcmpOther = 4 "icmp_other",
-        /// An ICMP error to a VIP that quotes no flow of ours, or too little of it.
+        /// An ICMP error to a VIP that quotes no flow of a bind, or too little of the packet.
         IcmpUnmatched = 5 "icmp_unmatched",
-        /// An echo request to a VIP where the setting says so.
+        /// An echo request to a VIP, with `echo: pass`.
         Echo = 6 "echo",
     }
 }
@@ -86,19 +86,19 @@ reasons! {
 reasons! {
     /// Why a frame to a VIP is dropped.
     DropReason {
-        /// A fragment where ports decide.
+        /// A fragment to a VIP whose table hashes ports.
         Fragment = 0 "fragment",
         /// Larger than the underlay's MTU once encapsulated.
         TooBig = 1 "too_big",
-        /// Shorter than its IP header says, or without room for ports.
+        /// Shorter than its IP header says, or too short for ports.
         Truncated = 2 "truncated",
         /// The checksum of the IPv4 header is wrong.
         HeaderChecksum = 3 "header_checksum",
-        /// More IPv6 extension headers than are looked through.
+        /// More IPv6 extension headers than the parser follows.
         ExtensionChain = 4 "extension_chain",
         /// The row is empty.
         NoBackend = 5 "no_backend",
-        /// The way to the primary is not known, or there is no source address of its family.
+        /// The primary's next hop is not known, or there is no source address of its family.
         NoRoute = 6 "no_route",
         /// `out` is too small.
         NoRoom = 7 "no_room",
@@ -110,9 +110,9 @@ reasons! {
 }
 
 reasons! {
-    /// What is answered.
+    /// The kind of an answer.
     Answer {
-        /// ICMP 3/4 or ICMPv6 2. The frame that it is about also counts as dropped, [`DropReason::TooBig`].
+        /// ICMP 3/4 or ICMPv6 2. The frame that it is about counts as dropped too, by [`DropReason::TooBig`].
         TooBig = 0 "too_big",
         /// An echo reply.
         Echo = 1 "echo",
@@ -129,8 +129,8 @@ mod tests {
         let drop: Vec<_> = DropReason::ALL.iter().map(|r| (r.number(), r.name())).collect();
         let answer: Vec<_> = Answer::ALL.iter().map(|r| (r.number(), r.name())).collect();
         for set in [pass, drop, answer] {
-            for (at, (number, name)) in set.iter().enumerate() {
-                assert_eq!(usize::from(*number), at, "{name}");
+            for (index, (number, name)) in set.iter().enumerate() {
+                assert_eq!(usize::from(*number), index, "{name}");
                 assert!(set.iter().filter(|(_, other)| other == name).count() == 1, "{name}");
             }
         }

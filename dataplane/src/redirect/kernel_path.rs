@@ -20,10 +20,11 @@ use super::decide::Accept;
 use super::program::{Neighbour, Redirect, RedirectCounts, outer_addresses};
 use super::run::{Shared, log};
 use crate::control::instance::InstanceLock;
-use crate::drivers::xdp::{Attached, Placed, XdpError};
-use crate::host::route::{Egress, NextHop, Pinned, Resolver};
+use crate::drivers::xdp::{Attached, Attachment, XdpError};
+use crate::host::route::{Pinned, ResolvedRoute, Resolver};
 use crate::host::sys::interface::{Interface, driver};
 use crate::host::sys::thread::monotonic;
+use crate::pipeline::NextHop;
 
 /// Interval between two refreshes of the next hops.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -93,7 +94,7 @@ impl KernelPath {
         }
     }
 
-    fn on(name: &str, shared: &Shared) -> anyhow::Result<(Self, Placed)> {
+    fn on(name: &str, shared: &Shared) -> anyhow::Result<(Self, Attachment)> {
         let interface = Interface::named(name)?;
         let lock = InstanceLock::on(&interface, log)?;
         let own = shared.own.load_full();
@@ -226,10 +227,10 @@ fn load(shared: &Shared, own: &HostAddresses, interface: &Interface) -> Result<R
     Ok(program)
 }
 
-fn neighbour(hop: NextHop) -> Option<Neighbour> {
-    match (hop.egress, hop.source) {
-        (Egress::Link { ifindex, from, to }, IpAddr::V4(source_address)) => {
-            Some(Neighbour { destination: to, source: from, source_address, ifindex })
+fn neighbour(route: ResolvedRoute) -> Option<Neighbour> {
+    match (route.next_hop, route.source) {
+        (NextHop::Link { ifindex, source, destination }, IpAddr::V4(source_address)) => {
+            Some(Neighbour { destination: destination.0, source: source.0, source_address, ifindex })
         }
         _ => None,
     }

@@ -20,7 +20,7 @@ use super::clients::HostAddresses;
 use super::config::RedirectConfig;
 use super::program_abi::{self, FATES, FORWARDED, KEPT, LEFT};
 use crate::drivers::xdp::XdpError;
-use crate::drivers::xdp::director::{Attached, Placed, attach_native_or_generic};
+use crate::drivers::xdp::director::{Attached, Attachment, attach_native_or_generic};
 use crate::host::sys::bpf::Words;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/redirect.bpf.o");
@@ -122,7 +122,7 @@ impl Redirect {
 
     /// Attaches the program to an interface: in the driver if `native` and possible, else in the network
     /// stack.
-    pub fn attach(&mut self, interface: u32, native: bool) -> Result<Placed, XdpError> {
+    pub fn attach(&mut self, interface: u32, native: bool) -> Result<Attachment, XdpError> {
         let (link, placed) = attach_native_or_generic(program(&mut self.ebpf)?, interface, native)?;
         (self.link, self.attached) = (Some(link), Some(placed.attached));
         Ok(placed)

@@ -8,7 +8,7 @@
 use std::{
     fs::{File, Metadata},
     io::{BufWriter, Write},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{Ipv4Addr, Ipv6Addr},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -23,7 +23,7 @@ use crate::{
     },
     drivers::pcap::{Captured, Reader, Writer},
     host::files,
-    pipeline::{Answer, Counters, DropReason, PassReason, Pipeline, Route, Underlay, Verdict},
+    pipeline::{Answer, Counters, DropReason, NextHop, PassReason, Pipeline, Underlay, Verdict},
     wire::ethernet::Mac,
 };
 
@@ -107,8 +107,8 @@ impl Args {
             eprintln!("{}: {ASSUMED}", Printable(&self.table.display().to_string()));
         }
         let destination = config.gateway_mac.unwrap_or(DEFAULT_GATEWAY);
-        let route = |_: IpAddr| Route::Via { source: Mac::default(), destination };
-        let pipeline = Pipeline::new(forwarding, underlay(config), route);
+        let next_hop = |_, _| Some(NextHop::Link { ifindex: 0, source: Mac::default(), destination });
+        let pipeline = Pipeline::new(forwarding, underlay(config), next_hop);
         pipeline.map_err(|tie| anyhow::anyhow!("binds {} and {} tie", tie.earlier, tie.later))
     }
 

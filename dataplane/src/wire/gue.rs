@@ -33,17 +33,23 @@ pub const fn capacity(hop_len: usize) -> usize {
     (MAX_WORDS - 1) * 4 / hop_len
 }
 
-/// The eight octets before `count` hops of `hop_len` octets each, for a packet that no hop has seen yet.
+/// More hops than a header has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooManyHops;
+
+/// Writes the eight octets before a list of `count` hops of `hop_len` octets each, with `next_hop` 0.
 ///
-/// `count` beyond [`capacity`] cannot be written and is cut to it.
+/// # Errors
+/// If `count` is over the [`capacity`].
 #[inline]
-#[must_use]
-pub const fn emit(inner_protocol: u8, hop_len: usize, count: usize) -> [u8; FIXED_LEN] {
-    let count = if count < capacity(hop_len) { count } else { capacity(hop_len) };
-    #[allow(clippy::cast_possible_truncation, reason = "at most 31 words and 30 hops")]
+pub const fn emit(inner_protocol: u8, hop_len: usize, count: usize) -> Result<[u8; FIXED_LEN], TooManyHops> {
+    if count > capacity(hop_len) {
+        return Err(TooManyHops);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "at most 31 words and 30 hops")]
     let (words, hops) = ((1 + count * hop_len / 4) as u8, count as u8);
     let private_type = if hop_len == 16 { 1 } else { 0 };
-    [words, inner_protocol, 0, 0, 0, private_type, 0, hops]
+    Ok([words, inner_protocol, 0, 0, 0, private_type, 0, hops])
 }
 
 /// Why a header is refused. One counter each in `redirect`.
@@ -170,7 +176,7 @@ mod tests {
     use super::*;
 
     fn packet(hop_len: usize, count: usize, inner: &[u8]) -> Vec<u8> {
-        let mut bytes = emit(4, hop_len, count).to_vec();
+        let mut bytes = emit(4, hop_len, count).unwrap().to_vec();
         for hop in 0..count {
             bytes.extend(vec![u8::try_from(hop + 1).unwrap(); hop_len]);
         }
@@ -201,9 +207,17 @@ mod tests {
     #[test]
     fn capacity_is_that_of_five_bits() {
         assert_eq!((capacity(4), capacity(16)), (30, 7));
-        assert_eq!(emit(4, 4, 30)[0], 31);
-        assert_eq!(emit(4, 4, 31), emit(4, 4, 30));
-        assert_eq!(emit(41, 16, 7), [29, 41, 0, 0, 0, 1, 0, 7]);
+        assert_eq!(emit(4, 4, 30), Ok([31, 4, 0, 0, 0, 0, 0, 30]));
+        assert_eq!(emit(41, 16, 7), Ok([29, 41, 0, 0, 0, 1, 0, 7]));
+    }
+
+    #[test]
+    fn more_hops_than_fit_are_refused_and_not_cut() {
+        for (hop_len, most) in [(4, 30), (16, 7)] {
+            for count in most + 1..=600 {
+                assert_eq!(emit(4, hop_len, count), Err(TooManyHops), "{count} hops of {hop_len}");
+            }
+        }
     }
 
     /// Every value of every 16-bit half of the first two words, against a second reading of the format.

@@ -31,9 +31,9 @@ fn check_sent(
     let (Verdict::Encapsulate(done) | Verdict::Local(done)) = outcome.verdict else {
         panic!("{name}: {:?}", outcome.verdict)
     };
-    assert_eq!(usize::from(done.table), at, "{name}: table");
+    assert_eq!(usize::from(done.primary.table), at, "{name}: table");
     let read = read(&outcome.frame);
-    let backend = &pipeline.forwarding().tables()[at].backends[usize::from(done.backend)];
+    let backend = &pipeline.forwarding().tables()[at].backends[usize::from(done.primary.backend)];
     assert_eq!((backend.address, read.primary), (hops[0], hops[0]), "{name}: primary");
     let mut followers = hops[1..].to_vec();
     if table == "alt" {

@@ -1,5 +1,5 @@
-//! The mirror of `bpf/abi.h`: structures as octets. Each is written field by field, padding included, so that no
-//! memory of ours leaks, and the sizes are those that the header asserts.
+//! The mirror of `bpf/abi.h`: structures as octets. Each is written field by field, padding included, so that
+//! no memory of ours leaks, and the sizes are those that the header asserts.
 
 use common::hash::SipKey;
 

@@ -1,14 +1,14 @@
-//! Binds, laid out for the kernel program: a look-up reads one slot of an array, at most two, however many binds there
-//! are. `bpf/bind.h` is the reader.
+//! Binds, laid out for the kernel program: a look-up reads one slot of an array, at most two, however many
+//! binds there are. `bpf/bind.h` is the reader.
 //!
-//! **Slots.** Each prefix and protocol has two slots by its hash and lies in one of them (Pagh and Rodler, *Cuckoo
-//! hashing*, 2001). The array is at most a quarter full, so nearly all lie in their first. Where one does not, its
-//! first slot is marked, so that a reader which finds another key there knows whether to look on. The hash is not
-//! secret: binds come from a reviewed file, and packets only look them up. Its seed is the first number with which
-//! everything finds a place, so that equal binds are laid out alike.
+//! **Slots.** Each prefix and protocol has two slots by its hash and lies in one of them (Pagh and Rodler,
+//! *Cuckoo hashing*, 2001). The array is at most a quarter full, so nearly all lie in their first. Where one
+//! does not, its first slot is marked, so that a reader which finds another key there knows whether to look
+//! on. The hash is not secret: binds come from a reviewed file, and packets only look them up. Its seed is
+//! the first number with which everything finds a place, so that equal binds are laid out alike.
 //!
-//! **Ports.** One range is kept beside the prefix. Several are painted over each other, the widest first, onto 65,536
-//! ports, cut into pages of 256, and equal pages and directories are kept once.
+//! **Ports.** One range is kept beside the prefix. Several are painted over each other, the widest first,
+//! onto 65,536 ports, cut into pages of 256, and equal pages and directories are kept once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

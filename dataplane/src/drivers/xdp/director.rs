@@ -1,4 +1,4 @@
-//! One generation in the kernel: loaded, attached, replaced, read.
+//! Loads, attaches, replaces and reads a generation of the director's kernel program.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,23 +12,23 @@ use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 
 use super::abi::HOP;
 use super::layout::{self, Layout};
-use super::{Left, XdpError};
+use super::{PuntReason, XdpError};
 use crate::host::sys::bpf;
 use crate::host::sys::interface::Interface;
 use crate::pipeline::Pipeline;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../bpf/director.bpf.o");
 const PROGRAM: &str = "director";
-/// The longest IP packet that drivers take for a program without fragments: a page less 256 octets in front, some 320
-/// behind, and the link header.
+/// Length of the longest IP packet that drivers accept for a program without fragments, in octets: a page
+/// without 256 octets in front, about 320 behind, and the link header.
 const LONGEST: u32 = 3_498;
 
 /// How a program is attached to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attached {
-    /// In the driver, before the kernel makes a packet of the frame.
+    /// In the driver, before the kernel allocates a packet buffer for the frame.
     Native,
-    /// In the kernel's network stack, for drivers that know no XDP: slower, and works everywhere.
+    /// In the kernel's network stack, for drivers without XDP: slower, but works with every driver.
     Generic,
 }
 
@@ -43,61 +43,61 @@ impl Attached {
     }
 }
 
-/// How a program came onto an interface.
+/// The result of attaching a program to an interface.
 #[derive(Clone, Debug)]
-pub struct Placed {
+pub struct Attachment {
     /// How it is attached.
     pub attached: Attached,
-    /// Why not natively, if that was tried.
+    /// The error of the native attempt, if there was one.
     pub refused: Option<String>,
 }
 
-impl fmt::Display for Placed {
+impl fmt::Display for Attachment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.attached.name())?;
-        self.refused.as_ref().map_or(Ok(()), |why| write!(f, ", for it cannot be native: {why}"))
+        self.refused.as_ref().map_or(Ok(()), |why| write!(f, ", native is not possible: {why}"))
     }
 }
 
-/// What one generation has counted.
+/// The counters of a generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Frames encapsulated, by primary: all backends of all tables, in the order of the table file.
+    /// Encapsulated frames by primary: all backends of all tables, in the order of the table file.
     pub primaries: Vec<u64>,
-    /// Frames left to user space, by [`Left::number`].
-    pub left: Vec<u64>,
+    /// Frames punted to user space, by [`PuntReason::number`].
+    pub punted: Vec<u64>,
 }
 
 impl Counts {
-    /// Frames left for that reason.
+    /// Frames punted for this reason.
     #[must_use]
-    pub fn left(&self, reason: Left) -> u64 {
-        self.left.get(usize::from(reason.number())).copied().unwrap_or(0)
+    pub fn punted(&self, reason: PuntReason) -> u64 {
+        self.punted.get(usize::from(reason.number())).copied().unwrap_or(0)
     }
 
-    /// Frames that the program sent.
+    /// Number of frames that the program encapsulated and sent.
     #[must_use]
     pub fn encapsulated(&self) -> u64 {
         self.primaries.iter().sum()
     }
 }
 
-/// The program of one forwarding table, in the kernel. Dropping it takes it off its interfaces.
+/// The kernel program of a forwarding table. Dropping it detaches the program from its interfaces.
 #[derive(Debug)]
 pub struct Director {
     ebpf: Ebpf,
     links: BTreeMap<u32, (XdpLinkId, Attached)>,
     backends: u32,
-    /// Which half of the hops the program reads.
+    /// Whether the program reads the second half of the hops.
     second_half: bool,
 }
 
 impl Director {
-    /// Loads the program and fills its maps. `egress` has the interface that each backend is reached by: all backends
-    /// of all tables, in the order of the table file; 0 for one that is not reached over a link.
-    pub fn load(pipeline: &Pipeline, egress: &[u32]) -> Result<Self, XdpError> {
+    /// Loads the program and fills its maps. Frames are sent only through interfaces that are `usable`;
+    /// frames to other interfaces are punted to user space.
+    pub fn load(pipeline: &Pipeline, usable: impl Fn(u32) -> bool) -> Result<Self, XdpError> {
         let layout = Layout::new(pipeline)?;
-        let hops = layout::hops(pipeline, egress)?;
+        let hops = layout::hops(pipeline, usable)?;
         let mut ebpf = load_object(&layout)?;
         for (name, octets) in [
             ("binds_v4", &layout.binds_v4),
@@ -108,37 +108,37 @@ impl Director {
         ] {
             fill(&ebpf, name, 0, octets)?;
         }
-        let mut at = 0;
+        let mut offset = 0;
         for table in pipeline.forwarding().tables() {
             let rows = layout::rows(table);
-            fill(&ebpf, "rows", at, &rows)?;
-            at += rows.len();
+            fill(&ebpf, "rows", offset, &rows)?;
+            offset += rows.len();
         }
         program(&mut ebpf)?.load()?;
         Ok(Self { ebpf, links: BTreeMap::new(), backends: layout.backends, second_half: false })
     }
 
-    /// Puts the program on an interface: into the driver if it can, else into the network stack.
-    pub fn attach(&mut self, interface: u32) -> Result<Placed, XdpError> {
+    /// Attaches the program to an interface: in the driver if possible, else in the network stack.
+    pub fn attach(&mut self, interface: u32) -> Result<Attachment, XdpError> {
         let (link, placed) = attach_native_or_generic(program(&mut self.ebpf)?, interface, true)?;
         self.links.insert(interface, (link, placed.attached));
         Ok(placed)
     }
 
-    /// Puts the program on an interface in one way alone.
+    /// Attaches the program to an interface in the given way only.
     pub fn attach_as(&mut self, interface: u32, how: Attached) -> Result<(), XdpError> {
         let link = attach_as(program(&mut self.ebpf)?, interface, how)?;
         self.links.insert(interface, (link, how));
         Ok(())
     }
 
-    /// The interfaces that it is attached to, and how.
+    /// The interfaces that the program is attached to, and how.
     pub fn attached(&self) -> impl Iterator<Item = (u32, Attached)> {
         self.links.iter().map(|(interface, (_, how))| (*interface, *how))
     }
 
-    /// Takes the place of `last` on all its interfaces, in one step each, and returns what `last` has counted once it
-    /// does not run any more.
+    /// Replaces `last` on all its interfaces, in a single step for each, and returns the counters of `last`
+    /// after it has stopped running.
     pub fn replace(&mut self, last: &mut Self) -> Result<Counts, XdpError> {
         while let Some((interface, (id, how))) = last.links.pop_first() {
             let link = program(&mut last.ebpf)?.take_link(id)?;
@@ -149,55 +149,57 @@ impl Director {
         last.counts()
     }
 
-    /// Replaces the next hops of all backends at once. The forwarding table must be that of [`Director::load`].
-    pub fn set_hops(&mut self, pipeline: &Pipeline, egress: &[u32]) -> Result<(), XdpError> {
-        let hops = layout::hops(pipeline, egress)?;
+    /// Replaces the next hops of all backends at once. The forwarding table must be that of
+    /// [`Director::load`].
+    pub fn set_hops(&mut self, pipeline: &Pipeline, usable: impl Fn(u32) -> bool) -> Result<(), XdpError> {
+        let hops = layout::hops(pipeline, usable)?;
         let next = !self.second_half;
         fill(&self.ebpf, "hops", self.half(next) as usize * HOP, &hops)?;
+        let first = self.half(next);
         let map = self.ebpf.map_mut(".bss").ok_or(XdpError::Missing(".bss"))?;
-        let at = self.backends * u32::from(next);
-        Array::try_from(map)?.set(0, at, 0)?;
+        Array::try_from(map)?.set(0, first, 0)?;
         self.second_half = next;
-        // The half that was left is written next time: nobody may read it then.
+        // The next call writes the other half: wait until no program reads it.
         bpf::wait_for_programs().map_err(XdpError::Wait)
     }
 
+    /// Index of the first hop of a half.
     fn half(&self, second: bool) -> u32 {
         self.backends * u32::from(second)
     }
 
-    /// What it has counted so far.
+    /// Reads the counters.
     pub fn counts(&self) -> Result<Counts, XdpError> {
-        let reasons = u32::try_from(Left::ALL.len()).unwrap_or(0);
-        Ok(Counts { primaries: self.sums("primaries", self.backends)?, left: self.sums("left", reasons)? })
+        let reasons = u32::try_from(PuntReason::ALL.len()).expect("invariant: fewer than 256 reasons");
+        Ok(Counts { primaries: self.sums("primaries", self.backends)?, punted: self.sums("left", reasons)? })
     }
 
     fn sums(&self, name: &'static str, count: u32) -> Result<Vec<u64>, XdpError> {
         let map = self.ebpf.map(name).ok_or(XdpError::Missing(name))?;
         let cells: PerCpuArray<_, u64> = map.try_into()?;
-        (0..count).map(|at| Ok(cells.get(&at, 0)?.iter().sum())).collect()
+        (0..count).map(|index| Ok(cells.get(&index, 0)?.iter().sum())).collect()
     }
 
-    /// The program, to be run by hand.
+    /// The program itself, for test runs.
     #[must_use]
     pub fn program(&self) -> Option<&Xdp> {
         self.ebpf.program(PROGRAM)?.try_into().ok()
     }
 }
 
-/// Into the driver if that is wanted and it can, else into the network stack.
+/// Attaches in the driver if `native` and possible, else in the network stack.
 pub(crate) fn attach_native_or_generic(
     program: &mut Xdp,
     interface: u32,
     native: bool,
-) -> Result<(XdpLinkId, Placed), XdpError> {
+) -> Result<(XdpLinkId, Attachment), XdpError> {
     let refused = match native.then(|| attach_as(program, interface, Attached::Native)) {
-        Some(Ok(link)) => return Ok((link, Placed { attached: Attached::Native, refused: None })),
+        Some(Ok(link)) => return Ok((link, Attachment { attached: Attached::Native, refused: None })),
         Some(Err(error)) => Some(error.to_string()),
         None => None,
     };
     match attach_as(program, interface, Attached::Generic) {
-        Ok(link) => Ok((link, Placed { attached: Attached::Generic, refused })),
+        Ok(link) => Ok((link, Attachment { attached: Attached::Generic, refused })),
         Err(generic) => {
             let native = refused.map_or(String::new(), |why| format!("native: {why}; "));
             Err(XdpError::Attach { interface, text: format!("{native}generic: {generic}") })
@@ -215,15 +217,16 @@ fn attach_as(program: &mut Xdp, interface: u32, how: Attached) -> Result<XdpLink
         Attached::Generic => refused(interface, &error),
     })?;
     let link = program.take_link(link)?;
-    // Where links are refused a program would be set for good, and outlive this process: not that.
+    // Without a link the program would stay attached after this process ends. Refuse such a driver.
     let link = FdLink::try_from(link)
         .map_err(|_| XdpError::Attach { interface, text: "the driver refuses the program".to_owned() })?;
     let link = XdpLink::try_from(link).map_err(|error| refused(interface, &error))?;
     Ok(program.attach_to_link(link)?)
 }
 
-/// The programs take frames in one piece, which has to fit a page with room around it. The kernel refuses them where
-/// frames may be longer, with a bare ERANGE.
+/// The error for an interface whose frames are too long. The programs take each frame in a single buffer,
+/// which must fit in a page with room around it. If frames may be longer the kernel refuses to attach, with a
+/// bare ERANGE.
 fn too_long(interface: u32) -> Option<XdpError> {
     let mtu = Interface::indexed(interface).ok()?.mtu;
     let text = format!("its MTU is {mtu}, and a frame has to fit one page: expected at most {LONGEST}");
@@ -241,7 +244,9 @@ fn refused(interface: u32, error: &dyn std::error::Error) -> XdpError {
 }
 
 fn load_object(layout: &Layout) -> Result<Ebpf, XdpError> {
-    let entries = |octets: &[u8], size: usize| u32::try_from(octets.len() / size).unwrap_or(u32::MAX).max(1);
+    let entries = |octets: &[u8], size: usize| {
+        u32::try_from(octets.len() / size).expect("invariant: the limits of the layout").max(1)
+    };
     let mut loader = EbpfLoader::new();
     loader
         .btf(None)

@@ -1,27 +1,27 @@
-//! Why the fast path could not be set up.
+//! Why a kernel path could not be set up.
 
 use std::io;
 
-/// What went wrong; the director then works without the fast path, or refuses, as it was told.
+/// An error of a kernel path. Depending on the mode, the director then works without it or refuses to start.
 #[derive(Debug, thiserror::Error)]
 pub enum XdpError {
-    /// More rows, hops or port ranges than a map of ours may have.
+    /// More rows, hops or port ranges than a map may have.
     #[error("{what}: expected at most {most}, found {found}")]
     TooMany {
-        /// Of what.
+        /// The kind of entries.
         what: &'static str,
         /// The limit.
         most: u64,
-        /// How many there are.
+        /// The number found.
         found: u64,
     },
-    /// The address 0.0.0.0, which the program takes for none.
+    /// A backend has address 0.0.0.0, which means "no address" in the program.
     #[error("backend {0}: expected an address, found 0.0.0.0")]
     Unspecified(String),
-    /// No arrangement of the binds was found.
+    /// No hash seed was found that places all binds.
     #[error("binds: no arrangement found")]
     Binds,
-    /// The object does not have what it should.
+    /// The object lacks a map or program.
     #[error("BPF object: no {0}")]
     Missing(&'static str),
     /// The kernel refused a map, or the object.
@@ -36,7 +36,7 @@ pub enum XdpError {
     /// The memory of a map could not be written.
     #[error("BPF map {0}: {1}")]
     Fill(&'static str, #[source] io::Error),
-    /// Programs still running could not be waited for.
+    /// Waiting for running programs failed.
     #[error("membarrier: {0}")]
     Wait(#[source] io::Error),
     /// The program could not be attached in any mode.
@@ -44,7 +44,7 @@ pub enum XdpError {
     Attach {
         /// Its index.
         interface: u32,
-        /// What was tried, and what the kernel said.
+        /// The attempts and the kernel's errors.
         text: String,
     },
 }

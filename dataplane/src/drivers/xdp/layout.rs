@@ -1,24 +1,24 @@
-//! What the kernel program reads, made from a pipeline: the octets of each map of a generation.
+//! The maps of the director's kernel program, built from a pipeline: the octets of each map of a generation.
 
 use common::table::{ForwardingTable, Table};
 
 use super::XdpError;
 use super::abi::{Config, HOP, MAX_HOPS, NO_BACKEND, Octets, ROW, TABLE, TableEntry, WAY_LINK};
 use super::binds::Binds;
-use crate::pipeline::{Head, Pipeline};
+use crate::pipeline::{Head, Pipeline, backends};
 
-/// Rows of all tables: 1 GiB.
+/// Largest number of rows of all tables: 1 GiB of map memory.
 const MAX_ROWS: u64 = 1 << 27;
-/// Backends of all tables.
+/// Largest number of backends of all tables.
 const MAX_BACKENDS: u64 = 1 << 24;
 
-/// Everything but the hops, which change while it stays. Not printable: `tables` holds secrets.
+/// All maps except the hops, which change more often. Has no `Debug`: `tables` holds secrets.
 pub(super) struct Layout {
     pub(super) config: Vec<u8>,
     pub(super) binds_v4: Vec<u8>,
     pub(super) binds_v6: Vec<u8>,
     pub(super) ports: Vec<u8>,
-    /// With the tables' keys.
+    /// Contains the tables' hash keys.
     pub(super) tables: Vec<u8>,
     pub(super) rows: u32,
     pub(super) backends: u32,
@@ -72,13 +72,13 @@ fn tables(forwarding: &ForwardingTable) -> Vec<u8> {
         };
         entry.write(&mut to);
         first_row += table.rows();
-        // No table has more than 65,534.
-        first_hop += u32::try_from(table.backends.len()).unwrap_or(0);
+        first_hop +=
+            u32::try_from(table.backends.len()).expect("invariant: a table has at most 65,534 backends");
     }
     to.into_inner()
 }
 
-/// The rows of one table.
+/// The octets of a table's rows.
 pub(super) fn rows(table: &Table) -> Vec<u8> {
     let width = table.hops.width();
     let mut octets = vec![0xff; table.hops.len() * ROW];
@@ -93,34 +93,33 @@ pub(super) fn rows(table: &Table) -> Vec<u8> {
 
 const _: () = assert!(ROW == MAX_HOPS * size_of::<u16>() && NO_BACKEND == 0xffff);
 
-/// The hops of all backends; `egress` has the interface that each is reached by, in the same order.
-pub(super) fn hops(pipeline: &Pipeline, egress: &[u32]) -> Result<Vec<u8>, XdpError> {
+/// The octets of the hops of all backends. A backend's frames are punted if its interface is not `usable`.
+pub(super) fn hops(pipeline: &Pipeline, usable: impl Fn(u32) -> bool) -> Result<Vec<u8>, XdpError> {
     let mut to = Octets::default();
-    let backends = pipeline.forwarding().tables().iter().flat_map(|table| &table.backends);
-    for (at, (head, backend)) in pipeline.heads().zip(backends).enumerate() {
+    for (key, backend) in backends(pipeline.forwarding()) {
         if backend.address.is_unspecified() {
             return Err(XdpError::Unspecified(backend.id.clone()));
         }
-        match head {
-            Some(head) => write_hop(&mut to, &head, egress.get(at).copied().unwrap_or(0)),
+        match pipeline.head(key) {
+            Some(head) => write_hop(&mut to, &head, head.ifindex.filter(|ifindex| usable(*ifindex))),
             None => to.put([0; HOP]),
         }
     }
     Ok(to.into_inner())
 }
 
-/// `struct hop`: the fields that differ from packet to packet are zero, and the header's checksum is taken apart.
-fn write_hop(to: &mut Octets, head: &Head<'_>, ifindex: u32) {
-    let mut words = [0; 48];
-    words.copy_from_slice(head.octets.first_chunk::<48>().unwrap_or(&[0; 48]));
+/// Writes `struct hop`. The fields that differ between packets are zero, and the complement of the header's
+/// checksum is undone.
+fn write_hop(to: &mut Octets, head: &Head<'_>, ifindex: Option<u32>) {
+    let mut words = *head.octets.first_chunk::<48>().expect("invariant: the headers have 50 octets");
     let sum = !u16::from_le_bytes([words[24], words[25]]);
     // Checksum; GUE and private data.
     words[24..26].fill(0);
     words[40..].fill(0);
     to.put(words);
     to.put(head.address.octets());
-    to.u32(ifindex);
+    to.u32(ifindex.unwrap_or(0));
     to.u32(sum.into());
-    to.u16(if head.linked && ifindex != 0 { WAY_LINK } else { 0 });
+    to.u16(if ifindex.is_some() { WAY_LINK } else { 0 });
     to.u16(0);
 }

@@ -16,36 +16,22 @@ use self::message::{Message, Neighbour, Route, messages};
 pub use self::monitor::{Changes, Monitor};
 use crate::host::sys::interface::Interface;
 use crate::host::sys::netlink::{Groups, NetlinkSocket};
+use crate::pipeline::NextHop;
+use crate::wire::ethernet::Mac;
 
 mod local;
 mod message;
 mod monitor;
 
-/// Where packets for a backend go.
+/// The kernel's route to a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NextHop {
-    /// Out of which interface, or into this host.
-    pub egress: Egress,
+pub struct ResolvedRoute {
+    /// Where packets are sent.
+    pub next_hop: NextHop,
     /// The address of this host that the kernel would send from.
     pub source: IpAddr,
-    /// The longest IP packet that goes there, in octets.
+    /// Length of the longest IP packet that the route carries, in octets.
     pub mtu: u32,
-}
-
-/// How a packet leaves the director.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Egress {
-    /// In an Ethernet frame.
-    Link {
-        /// Out of this interface…
-        ifindex: u32,
-        /// …from its address…
-        from: [u8; 6],
-        /// …to that of the backend or of its gateway.
-        to: [u8; 6],
-    },
-    /// The backend's address is one of this host's: its own network stack takes the packet.
-    Local,
 }
 
 /// Why a backend has no next hop now.
@@ -130,7 +116,7 @@ impl Resolver {
     pub fn resolve(
         &mut self,
         backends: impl IntoIterator<Item = IpAddr>,
-    ) -> io::Result<Vec<Result<NextHop, Unresolved>>> {
+    ) -> io::Result<Vec<Result<ResolvedRoute, Unresolved>>> {
         self.neighbours.clear();
         self.interfaces.clear();
         backends.into_iter().map(|backend| self.resolve_one(backend)).collect()
@@ -198,7 +184,7 @@ impl Resolver {
         Ok(())
     }
 
-    fn resolve_one(&mut self, backend: IpAddr) -> io::Result<Result<NextHop, Unresolved>> {
+    fn resolve_one(&mut self, backend: IpAddr) -> io::Result<Result<ResolvedRoute, Unresolved>> {
         let route = match self.route(backend)? {
             Ok(route) => route,
             Err(errno) => return Ok(Err(Unresolved::NoRoute(errno))),
@@ -211,7 +197,7 @@ impl Resolver {
         match route.kind {
             RouteType::Local => {
                 let mtu = route.mtu.unwrap_or(LOOPBACK_MTU);
-                Ok(Ok(NextHop { egress: Egress::Local, source, mtu }))
+                Ok(Ok(ResolvedRoute { next_hop: NextHop::Local, source, mtu }))
             }
             RouteType::Unicast => self.over_link(backend, ifindex, source, &route),
             _ => no_route,
@@ -224,8 +210,8 @@ impl Resolver {
         ifindex: u32,
         source: IpAddr,
         route: &Route,
-    ) -> io::Result<Result<NextHop, Unresolved>> {
-        let Some((from, link_mtu)) = self.interface(ifindex) else {
+    ) -> io::Result<Result<ResolvedRoute, Unresolved>> {
+        let Some((own_mac, link_mtu)) = self.interface(ifindex) else {
             return Ok(Err(Unresolved::Interface(ifindex)));
         };
         let neighbour = route.gateway.unwrap_or(backend);
@@ -233,9 +219,10 @@ impl Resolver {
             Some(pinned) => Some(pinned),
             None => self.neighbour(neighbour, ifindex)?,
         };
-        let Some(to) = mac else { return Ok(Err(Unresolved::Neighbour(neighbour))) };
+        let Some(destination) = mac else { return Ok(Err(Unresolved::Neighbour(neighbour))) };
         let mtu = route.mtu.map_or(link_mtu, |mtu| mtu.min(link_mtu));
-        Ok(Ok(NextHop { egress: Egress::Link { ifindex, from, to }, source, mtu }))
+        let next_hop = NextHop::Link { ifindex, source: Mac(own_mac), destination: Mac(destination) };
+        Ok(Ok(ResolvedRoute { next_hop, source, mtu }))
     }
 
     /// The MAC address and the MTU of an interface that can be sent on.

@@ -15,7 +15,7 @@ use common::{
     table::{ForwardingTable, Lists, Ranking, Seed, Table},
 };
 use dataplane::{
-    pipeline::{Echo, Pipeline, Route, Underlay},
+    pipeline::{BackendKey, Echo, NextHop, Pipeline, Underlay},
     wire::ethernet::Mac,
 };
 
@@ -37,8 +37,9 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
-pub(crate) fn via_gateway(_: IpAddr) -> Route {
-    Route::Via { source: OWN_MAC, destination: GATEWAY_MAC }
+/// Frames leave through interface 1, the loopback interface of the test's namespace.
+pub(crate) fn via_gateway(_: BackendKey, _: IpAddr) -> Option<NextHop> {
+    Some(NextHop::Link { ifindex: 1, source: OWN_MAC, destination: GATEWAY_MAC })
 }
 
 pub(crate) fn pipeline(tables: Vec<Table>) -> Pipeline {

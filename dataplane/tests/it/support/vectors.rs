@@ -8,7 +8,7 @@ use common::{
     bind::Protocol::{Tcp, Udp},
     flow::HashFields,
 };
-use dataplane::pipeline::{Answer, DropReason, Echo, PassReason, Pipeline, Route, Underlay};
+use dataplane::pipeline::{Answer, BackendKey, DropReason, Echo, NextHop, PassReason, Pipeline, Underlay};
 
 use super::{
     frames::{V4, V6, ethernet, extension, fragment_header, icmp, icmpv6, octets, tcp, udp, unfinished},
@@ -59,25 +59,25 @@ pub(crate) struct Vector {
 pub(crate) static PIPELINE: LazyLock<Pipeline> = LazyLock::new(|| {
     let tables = specs().into_iter().map(TableSpec::build).collect();
     let forwarding = common::table::ForwardingTable::new(None, tables).unwrap();
-    Pipeline::new(forwarding, UNDERLAY, route).unwrap()
+    Pipeline::new(forwarding, UNDERLAY, next_hop).unwrap()
 });
 
 /// Everything goes through the gateway but 10.0.9.0/24: .1 is this host, .2 is unknown.
-fn route(address: IpAddr) -> Route {
+fn next_hop(key: BackendKey, address: IpAddr) -> Option<NextHop> {
     match address.to_string().as_str() {
-        "10.0.9.1" => Route::Local,
-        "10.0.9.2" => Route::Unknown,
-        _ => via_gateway(address),
+        "10.0.9.1" => Some(NextHop::Local),
+        "10.0.9.2" => None,
+        _ => via_gateway(key, address),
     }
 }
 
 pub(crate) fn with_echo(echo: Echo) -> Pipeline {
-    PIPELINE.with_underlay(Underlay { echo, ..UNDERLAY }, route)
+    PIPELINE.with_underlay(Underlay { echo, ..UNDERLAY }, next_hop)
 }
 
 #[allow(dead_code, reason = "not all test programs change it")]
 pub(crate) fn with_mtu(mtu: u16) -> Pipeline {
-    PIPELINE.with_underlay(Underlay { mtu, ..UNDERLAY }, route)
+    PIPELINE.with_underlay(Underlay { mtu, ..UNDERLAY }, next_hop)
 }
 
 fn specs() -> Vec<TableSpec> {

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use common::bind::Prefix;
 use dataplane::director::leave_to_director;
-use dataplane::host::route::{Egress, Monitor, NextHop, Pinned, Resolver, Unresolved};
+use dataplane::host::route::{Monitor, Pinned, ResolvedRoute, Resolver, Unresolved};
 use dataplane::host::sys::interface::Interface;
 use dataplane::host::sys::poll::readable;
+use dataplane::pipeline::NextHop;
+use dataplane::wire::ethernet::Mac;
 
 use crate::namespace::{Peer, cable_to, ip, isolated};
 
@@ -32,7 +34,7 @@ fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-fn one(resolver: &mut Resolver, backend: &str) -> Result<NextHop, Unresolved> {
+fn one(resolver: &mut Resolver, backend: &str) -> Result<ResolvedRoute, Unresolved> {
     resolver.resolve([address(backend)]).unwrap().remove(0)
 }
 
@@ -41,8 +43,8 @@ fn follow(
     resolver: &mut Resolver,
     monitor: &mut Monitor,
     backend: &str,
-    wanted: impl Fn(&NextHop) -> bool,
-) -> NextHop {
+    wanted: impl Fn(&ResolvedRoute) -> bool,
+) -> ResolvedRoute {
     for _ in 0..20 {
         match one(resolver, backend) {
             Ok(found) if wanted(&found) => return found,
@@ -62,8 +64,8 @@ fn follow(
     panic!("{backend}: {:?}", one(resolver, backend));
 }
 
-fn goes_to(mac: [u8; 6]) -> impl Fn(&NextHop) -> bool {
-    move |hop| matches!(hop.egress, Egress::Link { to, .. } if to == mac)
+fn goes_to(mac: [u8; 6]) -> impl Fn(&ResolvedRoute) -> bool {
+    move |hop| matches!(hop.next_hop, NextHop::Link { destination, .. } if destination == Mac(mac))
 }
 
 const FAR: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -78,7 +80,7 @@ fn backends_on_the_link_and_behind_a_gateway_over_both_families() {
         let near = Interface::named("near").unwrap();
         let (mut resolver, mut monitor) =
             (Resolver::open(Pinned::default()).unwrap(), Monitor::open().unwrap());
-        let link = Egress::Link { ifindex: near.index, from: near.mac, to: FAR };
+        let link = NextHop::Link { ifindex: near.index, source: Mac(near.mac), destination: Mac(FAR) };
         for (backend, source, mtu) in [
             ("192.0.2.2", "192.0.2.1", 1500),
             ("192.0.2.3", "192.0.2.1", 1500),
@@ -88,7 +90,7 @@ fn backends_on_the_link_and_behind_a_gateway_over_both_families() {
             ("2001:db8:1::5", "2001:db8::1", 1500),
         ] {
             let found = follow(&mut resolver, &mut monitor, backend, |_| true);
-            assert_eq!(found, NextHop { egress: link, source: address(source), mtu }, "{backend}");
+            assert_eq!(found, ResolvedRoute { next_hop: link, source: address(source), mtu }, "{backend}");
         }
     });
 }
@@ -100,7 +102,7 @@ fn an_address_of_this_host_is_local() {
         let mut resolver = Resolver::open(Pinned::default()).unwrap();
         for own in ["192.0.2.1", "2001:db8::1"] {
             let found = one(&mut resolver, own).unwrap();
-            assert_eq!((found.egress, found.source), (Egress::Local, address(own)));
+            assert_eq!((found.next_hop, found.source), (NextHop::Local, address(own)));
         }
     });
 }

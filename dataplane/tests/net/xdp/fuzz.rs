@@ -9,7 +9,7 @@ use common::bind::{Bind, PortRange, Prefix, Protocol};
 use common::flow::HashFields;
 use common::hash::{SipKey, mix};
 use common::table::{ForwardingTable, Lists, Ranking, Seed, Table};
-use dataplane::pipeline::{Echo, Pipeline, Route, Underlay, Verdict};
+use dataplane::pipeline::{Echo, NextHop, Pipeline, Underlay, Verdict};
 use dataplane::wire::ethernet::Mac;
 
 use crate::judge::{INGRESS, LONGEST, PASS, SHORTEST, compare, load};
@@ -163,13 +163,14 @@ fn pipeline(random: &mut Random) -> Pipeline {
         echo: random.of(&[Echo::Forward, Echo::Pass, Echo::Answer]),
     };
     let (source, mac) = (Mac(random.octets(6).try_into().unwrap()), random.octets(6));
-    let mut ways = Random(random.next());
-    let route = |_| match ways.below(12) {
-        0 => Route::Local,
-        1 => Route::Unknown,
-        _ => Route::Via { source, destination: Mac(mac.clone().try_into().unwrap()) },
+    let destination = Mac(mac.try_into().unwrap());
+    let mut next_hops = Random(random.next());
+    let next_hop = |_, _| match next_hops.below(12) {
+        0 => Some(NextHop::Local),
+        1 => None,
+        _ => Some(NextHop::Link { ifindex: INGRESS, source, destination }),
     };
-    Pipeline::new(ForwardingTable::new(None, tables).unwrap(), underlay, route).unwrap()
+    Pipeline::new(ForwardingTable::new(None, tables).unwrap(), underlay, next_hop).unwrap()
 }
 
 /// An address that some bind holds, now and then; its ports and protocol likewise.

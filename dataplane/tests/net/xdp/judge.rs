@@ -2,8 +2,8 @@
 
 use aya::TestRun;
 use aya::programs::TestRunOptions;
-use dataplane::drivers::xdp::{Counts, Director, Left, XdpError};
-use dataplane::pipeline::{Pipeline, Verdict};
+use dataplane::drivers::xdp::{Counts, Director, PuntReason, XdpError};
+use dataplane::pipeline::{NextHop, Pipeline, Verdict};
 
 pub(crate) const PASS: u32 = 2;
 pub(crate) const TX: u32 = 3;
@@ -23,9 +23,14 @@ pub(crate) struct Run {
 }
 
 /// The program for this pipeline, or nothing (and SKIPPED) without the privilege. Fails there where `CI=true`.
-pub(crate) fn load(pipeline: &Pipeline, egress: u32) -> Option<Director> {
-    let backends = pipeline.forwarding().tables().iter().map(|table| table.backends.len()).sum();
-    match Director::load(pipeline, &vec![egress; backends]) {
+/// All frames leave through `ifindex`.
+pub(crate) fn load(pipeline: &Pipeline, ifindex: u32) -> Option<Director> {
+    let over = |next_hop| match next_hop {
+        NextHop::Link { source, destination, .. } => NextHop::Link { ifindex, source, destination },
+        NextHop::Local => NextHop::Local,
+    };
+    let pipeline = pipeline.with_next_hops(|backend, _| pipeline.next_hop(backend).map(over));
+    match Director::load(&pipeline, |_| true) {
         Ok(director) => Some(director),
         Err(error) if is_forbidden(&error) => {
             assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "bpf(2): {error}");
@@ -74,14 +79,14 @@ pub(crate) fn compare(name: &str, pipeline: &Pipeline, director: &Director, fram
 /// What `then` counts more than `now`.
 pub(crate) fn less(now: &Counts, then: &Counts) -> Counts {
     let each = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a - b).collect();
-    Counts { primaries: each(&now.primaries, &then.primaries), left: each(&now.left, &then.left) }
+    Counts { primaries: each(&now.primaries, &then.primaries), punted: each(&now.punted, &then.punted) }
 }
 
 /// The one reason counted, if no frame was sent.
-pub(crate) fn only_reason(counts: &Counts) -> Option<Left> {
-    let reasons: Vec<_> = Left::ALL.iter().filter(|reason| counts.left(**reason) > 0).collect();
+pub(crate) fn only_reason(counts: &Counts) -> Option<PuntReason> {
+    let reasons: Vec<_> = PuntReason::ALL.iter().filter(|reason| counts.punted(**reason) > 0).collect();
     match (counts.encapsulated(), &reasons[..]) {
-        (0, [only]) if counts.left(**only) == 1 => Some(**only),
+        (0, [only]) if counts.punted(**only) == 1 => Some(**only),
         _ => None,
     }
 }

@@ -80,7 +80,7 @@ fn jumbo_frames_are_no_case_for_a_driver() {
         let (report, said) = director.stop();
         let index = Interface::named("front").unwrap().index;
         let why = format!(
-            "front: XDP, generic, for it cannot be native: interface {index}: its MTU is 9000, and a frame has to fit \
+            "front: XDP, generic, native is not possible: interface {index}: its MTU is 9000, and a frame has to fit \
              one page: expected at most 3498"
         );
         assert!(said.contains(&why), "{said}");

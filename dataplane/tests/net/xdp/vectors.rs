@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use common::bind::Protocol;
 
-use dataplane::drivers::xdp::{Director, Left};
-use dataplane::pipeline::{Pipeline, Verdict};
+use dataplane::drivers::xdp::{Director, PuntReason};
+use dataplane::pipeline::{NextHop, Pipeline, Verdict};
 
 use crate::judge::{INGRESS, PASS, REDIRECT, SHORTEST, TX, compare, less, load, only_reason};
 use crate::support::{
@@ -26,9 +26,10 @@ fn check(name: &str, pipeline: &Pipeline, director: &Director, frame: &[u8]) -> 
     }
     let Verdict::Encapsulate(done) = verdict else { unreachable!("compare has seen to it") };
     let tables = pipeline.forwarding().tables();
-    let before: usize = tables[..usize::from(done.table)].iter().map(|table| table.backends.len()).sum();
-    assert_eq!(counted.primaries[before + usize::from(done.backend)], 1, "{name}: primary");
-    assert_eq!((counted.encapsulated(), counted.left.iter().sum::<u64>()), (1, 0), "{name}");
+    let before: usize =
+        tables[..usize::from(done.primary.table)].iter().map(|table| table.backends.len()).sum();
+    assert_eq!(counted.primaries[before + usize::from(done.primary.backend)], 1, "{name}: primary");
+    assert_eq!((counted.encapsulated(), counted.punted.iter().sum::<u64>()), (1, 0), "{name}");
     (verdict, action)
 }
 
@@ -74,10 +75,10 @@ fn every_reason_is_reached() {
     check("two tags", &PIPELINE, &director, &ethernet(&[0x88a8, 0x8100, 0x0800], &packet));
     check("cut in the ports", &PIPELINE, &director, &ethernet(&[0x0800], &packet[..22]));
     let counts = director.counts().unwrap();
-    let reached: HashSet<_> = Left::ALL.iter().filter(|reason| counts.left(**reason) > 0).collect();
+    let reached: HashSet<_> = PuntReason::ALL.iter().filter(|reason| counts.punted(**reason) > 0).collect();
     // A driver without room in front of the frame cannot be had in a test run.
-    let missing: Vec<_> = Left::ALL.iter().filter(|reason| !reached.contains(reason)).collect();
-    assert_eq!(missing, [&Left::NoRoom]);
+    let missing: Vec<_> = PuntReason::ALL.iter().filter(|reason| !reached.contains(reason)).collect();
+    assert_eq!(missing, [&PuntReason::NoRoom]);
 }
 
 /// Only user space can finish a checksum that the sender left to its network card. Of all values of the field one says
@@ -112,7 +113,7 @@ fn an_unfinished_checksum_is_left_to_user_space() {
             let before = director.counts().unwrap();
             assert_eq!(check("unfinished", &PIPELINE, &director, &frame).1, PASS, "{to} {protocol} {len}");
             let counted = less(&director.counts().unwrap(), &before);
-            assert_eq!(only_reason(&counted), Some(Left::Unfinished), "{to} {protocol} {len}");
+            assert_eq!(only_reason(&counted), Some(PuntReason::Unfinished), "{to} {protocol} {len}");
             for other in
                 [0, 1, field.wrapping_add(1), field.wrapping_sub(1), field.swap_bytes(), !field, 0xffff]
             {
@@ -160,15 +161,14 @@ fn every_prefix_length_at_once() {
 fn next_hops_change_in_place() {
     let Some(mut director) = load(&PIPELINE, INGRESS) else { return };
     let frame = V4::new(CLIENT, WEB, 6).frame(&tcp(1, 443, 2, b""));
-    let egress = vec![INGRESS; director.counts().unwrap().primaries.len()];
     for last in 0..10 {
         let destination = dataplane::wire::ethernet::Mac([2, 0, 0, 0, 0, last]);
-        let moved =
-            PIPELINE.with_routes(|_| dataplane::pipeline::Route::Via { source: GATEWAY_MAC, destination });
-        director.set_hops(&moved, &egress).unwrap();
+        let link = NextHop::Link { ifindex: INGRESS, source: GATEWAY_MAC, destination };
+        let moved = PIPELINE.with_next_hops(|_, _| Some(link));
+        director.set_hops(&moved, |_| true).unwrap();
         assert_eq!(check("moved", &moved, &director, &frame).1, TX);
     }
-    let lost = PIPELINE.with_routes(|_| dataplane::pipeline::Route::Unknown);
-    director.set_hops(&lost, &egress).unwrap();
+    let lost = PIPELINE.with_next_hops(|_, _| None);
+    director.set_hops(&lost, |_| true).unwrap();
     assert_eq!(check("lost", &lost, &director, &frame).1, PASS);
 }

@@ -1,21 +1,22 @@
-//! Why the kernel program leaves a frame to user space. The numbers are those of `enum left` in `bpf/abi.h`.
+//! Why the kernel program punts a frame to user space. The numbers are those of `enum left` in `bpf/abi.h`.
 
 use crate::pipeline::reasons;
 
 reasons! {
-    /// Why the kernel program left a frame to the worker, which then decides and counts it under its own reasons.
-    Left {
+    /// Why the kernel program punted a frame to the worker, which then decides it and counts it by its own
+    /// reasons.
+    PuntReason {
         /// Neither IPv4 nor IPv6.
         NotIp = 0 "not_ip",
         /// More than one VLAN tag.
         Tags = 1 "tags",
         /// It ends before the ports.
         Short = 2 "short",
-        /// IPv4 with options, or not the version that the type says.
+        /// IPv4 with options, or a version other than the link header's type.
         IpHeader = 3 "ip_header",
-        /// A fragment of IPv4.
+        /// An IPv4 fragment.
         Fragment = 4 "fragment",
-        /// Neither TCP nor UDP; an extension header.
+        /// Neither TCP nor UDP, for example an extension header.
         Protocol = 5 "protocol",
         /// Shorter than its IP header says, or too short for ports.
         Truncated = 6 "truncated",
@@ -25,7 +26,7 @@ reasons! {
         Checksum = 8 "checksum",
         /// The row is empty.
         NoBackend = 9 "no_backend",
-        /// The primary has no way over a link, or an IPv6 address.
+        /// The primary is not reached over a link, or has an IPv6 address.
         NoRoute = 10 "no_route",
         /// Larger than the underlay's MTU once encapsulated.
         TooBig = 11 "too_big",
@@ -45,11 +46,11 @@ mod tests {
     #[test]
     fn numbers_are_those_of_the_header() {
         let header = include_str!("../../../bpf/abi.h");
-        for (at, reason) in Left::ALL.iter().enumerate() {
-            assert_eq!(usize::from(reason.number()), at);
-            let line = format!("\tLEFT_{} = {at},\n", reason.name().to_uppercase());
+        for (index, reason) in PuntReason::ALL.iter().enumerate() {
+            assert_eq!(usize::from(reason.number()), index);
+            let line = format!("\tLEFT_{} = {index},\n", reason.name().to_uppercase());
             assert!(header.contains(&line), "{line}");
         }
-        assert!(header.contains(&format!("\tLEFT_REASONS = {},\n", Left::ALL.len())));
+        assert!(header.contains(&format!("\tLEFT_REASONS = {},\n", PuntReason::ALL.len())));
     }
 }

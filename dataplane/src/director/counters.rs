@@ -1,5 +1,5 @@
-//! What a director counts. Each worker has counters of its own, on a cache line of its own, behind a lock that it takes
-//! once a batch and that nobody else wants but for the moment in which somebody asks.
+//! The counters of a director, and the report that is made of them. Each worker has its own counters on its
+//! own cache line, behind a lock that it takes once per batch. Only reports contend for that lock.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,94 +8,98 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crossbeam::utils::CachePadded;
 use serde::Serialize;
 
-use super::fast::FastReport;
-use super::plan::Plan;
-use crate::drivers::Moved;
+use super::forwarding::ForwardingState;
+use super::kernel_path::KernelPathReport;
+use crate::drivers::FrameCounts;
 use crate::pipeline::{Answer, Counters, DropReason, PassReason};
 
-/// What happens around the pipeline.
+/// Counters outside of the pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Around {
-    pub(crate) moved: Moved,
-    /// Frames that the kernel dropped because the worker was late.
+pub(crate) struct DriverCounters {
+    pub(crate) frames: FrameCounts,
+    /// Frames that the kernel dropped because the worker was too slow.
     pub(crate) lost: u64,
-    /// Frames that were merged on their way and could not be forwarded so.
+    /// Frames that were merged from several and could not be forwarded in that form.
     pub(crate) merged: u64,
-    /// Answers over the limit.
+    /// Answers that were not sent because of the rate limit.
     pub(crate) suppressed: u64,
-    /// Packets for this host that it did not take.
+    /// Packets for this host that its own stack did not accept.
     pub(crate) undelivered: u64,
 }
 
-impl Around {
+impl DriverCounters {
     fn add(&mut self, other: Self) {
-        self.moved.add(other.moved);
+        self.frames.add(other.frames);
         self.lost += other.lost;
         self.merged += other.merged;
         self.suppressed += other.suppressed;
         self.undelivered += other.undelivered;
     }
 
-    /// Frames that were lost outside of the pipeline, by where. An answer that was suppressed is not among them: the
-    /// frame that it is about counts as dropped.
+    /// Frames that were lost outside of the pipeline, by cause. Suppressed answers are not included: their
+    /// frames count as dropped.
     fn losses(&self) -> [(&'static str, u64); 6] {
         [
             ("lost", self.lost),
-            ("congested", self.moved.congested),
-            ("refused", self.moved.refused),
-            ("damaged", self.moved.damaged),
+            ("congested", self.frames.congested),
+            ("refused", self.frames.refused),
+            ("damaged", self.frames.damaged),
             ("merged", self.merged),
             ("undelivered", self.undelivered),
         ]
     }
 }
 
-/// A worker's counters, of one table.
+/// A worker's counters for a forwarding state.
 #[derive(Debug)]
-pub(crate) struct Tally {
-    plan: Arc<Plan>,
-    pub(crate) counters: Counters,
-    pub(crate) around: Around,
+pub(crate) struct WorkerCounters {
+    state: Arc<ForwardingState>,
+    pub(crate) verdicts: Counters,
+    pub(crate) driver: DriverCounters,
 }
 
-impl Tally {
-    fn new(plan: Arc<Plan>) -> Self {
-        Self::of(Arc::clone(&plan), Counters::new(&plan.pipeline))
+impl WorkerCounters {
+    fn new(state: Arc<ForwardingState>) -> Self {
+        Self::of(Arc::clone(&state), Counters::new(&state.pipeline))
     }
 
-    /// Counters by the tables of `plan`.
-    pub(crate) fn of(plan: Arc<Plan>, counters: Counters) -> Self {
-        Self { counters, around: Around::default(), plan }
+    /// Given counters, for the tables of `state`.
+    pub(crate) fn of(state: Arc<ForwardingState>, counters: Counters) -> Self {
+        Self { verdicts: counters, driver: DriverCounters::default(), state }
     }
 }
 
-/// The counters of all workers, and what was counted by tables that are gone.
+/// The counters of all workers, and the totals of earlier tables.
 #[derive(Debug)]
-pub(crate) struct Board {
-    workers: Vec<CachePadded<Mutex<Tally>>>,
+pub(crate) struct Aggregate {
+    workers: Vec<CachePadded<Mutex<WorkerCounters>>>,
     former: Mutex<Totals>,
 }
 
-impl Board {
-    pub(crate) fn new(workers: usize, plan: &Arc<Plan>) -> Self {
-        let tally = || CachePadded::new(Mutex::new(Tally::new(Arc::clone(plan))));
-        Self { workers: (0..workers).map(|_| tally()).collect(), former: Mutex::default() }
+impl Aggregate {
+    pub(crate) fn new(workers: usize, state: &Arc<ForwardingState>) -> Self {
+        let counters = || CachePadded::new(Mutex::new(WorkerCounters::new(Arc::clone(state))));
+        Self { workers: (0..workers).map(|_| counters()).collect(), former: Mutex::default() }
     }
 
-    /// A worker's counters, for the frames of a batch that is forwarded by `plan`.
-    pub(crate) fn tally(&self, worker: usize, plan: &Arc<Plan>) -> Option<MutexGuard<'_, Tally>> {
-        let mut tally = lock(self.workers.get(worker)?);
-        if tally.plan.serial != plan.serial {
-            let old = std::mem::replace(&mut *tally, Tally::new(Arc::clone(plan)));
+    /// Locks a worker's counters, for a batch that is forwarded by `state`.
+    pub(crate) fn counters(
+        &self,
+        worker: usize,
+        state: &Arc<ForwardingState>,
+    ) -> Option<MutexGuard<'_, WorkerCounters>> {
+        let mut counters = lock(self.workers.get(worker)?);
+        if counters.state.serial != state.serial {
+            let old = std::mem::replace(&mut *counters, WorkerCounters::new(Arc::clone(state)));
             lock(&self.former).add(&old);
         }
-        Some(tally)
+        Some(counters)
     }
 
-    /// All that was counted until now.
+    /// All counters until now.
     pub(crate) fn totals(&self) -> Totals {
-        // All at once, else a table that is replaced meanwhile would be missed here and there. In the order in
-        // which a worker takes them: its own, then the former ones.
+        // Locks all at once: otherwise a table that is replaced meanwhile could be counted twice or not at
+        // all. Same lock order as in a worker: its own counters, then the former totals.
         let workers: Vec<_> = self.workers.iter().map(|worker| lock(worker)).collect();
         let mut totals = lock(&self.former).clone();
         workers.iter().for_each(|worker| totals.add(worker));
@@ -103,27 +107,27 @@ impl Board {
     }
 }
 
-/// A panic of a worker stops the director; its counters are still worth reading.
+/// A worker's panic stops the director; its counters are still reported.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sums, by name, so that they outlive the tables.
+/// Sums of counters by name, so that they outlive the tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) counters: Counters,
-    pub(crate) around: Around,
-    /// By table and backend.
+    pub(crate) driver: DriverCounters,
+    /// Encapsulated frames by table name and backend id.
     backends: BTreeMap<(String, String), u64>,
 }
 
 impl Totals {
-    /// Adds counters by name.
-    pub(crate) fn add(&mut self, tally: &Tally) {
-        self.counters.merge(&tally.counters);
-        self.around.add(tally.around);
-        for (at, table) in tally.plan.pipeline.forwarding().tables().iter().enumerate() {
-            for (backend, frames) in table.backends.iter().zip(tally.counters.backends(at)) {
+    /// Adds a worker's counters, by name.
+    pub(crate) fn add(&mut self, counters: &WorkerCounters) {
+        self.counters.merge(&counters.verdicts);
+        self.driver.add(counters.driver);
+        for (index, table) in counters.state.pipeline.forwarding().tables().iter().enumerate() {
+            for (backend, frames) in table.backends.iter().zip(counters.verdicts.backends(index)) {
                 if *frames > 0 {
                     let key = (table.name.clone(), backend.id.clone());
                     *self.backends.entry(key).or_default() += frames;
@@ -132,10 +136,10 @@ impl Totals {
         }
     }
 
-    /// Adds sums.
+    /// Adds other totals.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.counters.merge(&other.counters);
-        self.around.add(other.around);
+        self.driver.add(other.driver);
         for (key, frames) in &other.backends {
             *self.backends.entry(key.clone()).or_default() += frames;
         }
@@ -146,7 +150,7 @@ impl Totals {
     }
 }
 
-/// What `status`, SIGUSR1 and the end of a run show.
+/// The report of `status`, SIGUSR1 and the end of a run. The field names are keys of the JSON report.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     program: &'static str,
@@ -154,11 +158,11 @@ pub(crate) struct Report {
     mode: &'static str,
     workers: usize,
     table: TableName,
-    /// Tables taken over since the start.
+    /// Number of table changes since the start.
     swaps: u64,
-    /// Tables and configurations refused since the start.
+    /// Number of tables and configurations refused since the start.
     refused: u64,
-    /// Why the last one was.
+    /// The reason of the last refusal.
     last_refusal: Option<String>,
     mtu: u16,
     frames: u64,
@@ -167,14 +171,14 @@ pub(crate) struct Report {
     answered: BTreeMap<&'static str, u64>,
     passed: BTreeMap<&'static str, u64>,
     dropped: BTreeMap<&'static str, u64>,
-    /// The sum of `dropped` and of what was lost in `driver`: [`Around::losses`].
+    /// The sum of `dropped` and of the frames lost in `driver`: [`DriverCounters::losses`].
     dropped_total: u64,
     driver: BTreeMap<&'static str, u64>,
-    /// Absent without one.
+    /// The kernel program's counters; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    fast_path: Option<FastReport>,
+    fast_path: Option<KernelPathReport>,
     tables: Vec<TableReport>,
-    /// Backends of tables that are gone.
+    /// Backends of earlier tables that the current tables lack.
     former: Vec<FormerReport>,
 }
 
@@ -196,7 +200,7 @@ struct BackendReport {
     id: String,
     address: String,
     frames: u64,
-    /// Why it gets no packets now.
+    /// Why the backend gets no packets now.
     unreachable: Option<String>,
 }
 
@@ -207,7 +211,7 @@ struct FormerReport {
     frames: u64,
 }
 
-/// What a report says beside the counters.
+/// The part of a report about table changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) swaps: u64,
@@ -215,7 +219,7 @@ pub(crate) struct History {
     pub(crate) last_refusal: Option<String>,
 }
 
-/// What does not change while a director runs.
+/// The part of a report that does not change while a director runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) interface: String,
@@ -227,17 +231,17 @@ impl Report {
     pub(crate) fn new(
         identity: &Identity,
         history: History,
-        plan: &Plan,
+        state: &ForwardingState,
         totals: &Totals,
-        fast_path: Option<FastReport>,
+        fast_path: Option<KernelPathReport>,
     ) -> Self {
-        let (Around { moved, suppressed, .. }, losses) = (totals.around, totals.around.losses());
+        let (DriverCounters { frames, suppressed, .. }, losses) = (totals.driver, totals.driver.losses());
         let dropped_by_driver: u64 = losses.iter().map(|(_, frames)| frames).sum();
         let drop_reasons = DropReason::ALL.iter();
         let dropped: BTreeMap<_, _> =
             drop_reasons.map(|reason| (reason.name(), totals.counters.dropped(*reason))).collect();
         let counters = &totals.counters;
-        let forwarding = plan.pipeline.forwarding();
+        let forwarding = state.pipeline.forwarding();
         Self {
             program: "director",
             interface: identity.interface.clone(),
@@ -247,7 +251,7 @@ impl Report {
             swaps: history.swaps,
             refused: history.refused,
             last_refusal: history.last_refusal,
-            mtu: plan.pipeline.underlay().mtu,
+            mtu: state.pipeline.underlay().mtu,
             frames: counters.frames,
             encapsulated: counters.encapsulated,
             local: counters.local,
@@ -256,24 +260,25 @@ impl Report {
             dropped_total: dropped.values().sum::<u64>() + dropped_by_driver,
             dropped,
             driver: [
-                ("received", moved.received),
-                ("sent", moved.sent),
-                ("foreign", moved.foreign),
+                ("received", frames.received),
+                ("sent", frames.sent),
+                ("foreign", frames.foreign),
                 ("suppressed", suppressed),
             ]
             .into_iter()
             .chain(losses)
             .collect(),
             fast_path,
-            tables: tables(plan, totals),
-            former: former(plan, totals),
+            tables: tables(state, totals),
+            former: former(state, totals),
         }
     }
 }
 
-fn tables(plan: &Plan, totals: &Totals) -> Vec<TableReport> {
-    let unreachable =
-        |address| plan.unresolved.iter().find(|(other, _)| *other == address).map(|(_, why)| why.to_string());
+fn tables(state: &ForwardingState, totals: &Totals) -> Vec<TableReport> {
+    let unreachable = |address| {
+        state.unresolved.iter().find(|(other, _)| *other == address).map(|(_, why)| why.to_string())
+    };
     let table = |table: &common::table::Table| {
         let backends: Vec<_> = table
             .backends
@@ -288,11 +293,11 @@ fn tables(plan: &Plan, totals: &Totals) -> Vec<TableReport> {
         let frames = backends.iter().map(|backend| backend.frames).sum();
         TableReport { name: table.name.clone(), frames, backends }
     };
-    plan.pipeline.forwarding().tables().iter().map(table).collect()
+    state.pipeline.forwarding().tables().iter().map(table).collect()
 }
 
-fn former(plan: &Plan, totals: &Totals) -> Vec<FormerReport> {
-    let forwarding = plan.pipeline.forwarding();
+fn former(state: &ForwardingState, totals: &Totals) -> Vec<FormerReport> {
+    let forwarding = state.pipeline.forwarding();
     let is_there = |table: &str, id: &str| {
         forwarding.table(table).is_some_and(|table| table.backends.iter().any(|backend| backend.id == id))
     };
@@ -339,12 +344,12 @@ impl fmt::Display for Report {
     }
 }
 
-/// A count and what is counted: `1 swap`, `2 swaps`.
+/// A count with its noun: `1 swap`, `2 swaps`.
 pub(crate) fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
     format!("{count} {noun}{}", if count == N::from(1) { "" } else { "s" })
 }
 
-/// One line with the total; what is zero is left out. `other` is a count beside those.
+/// Writes a line with the total; omits counters that are zero. `other` is an additional counter.
 fn write_counts(
     f: &mut fmt::Formatter<'_>,
     what: &str,

@@ -1,18 +1,18 @@
-//! An underlay whose MTU is too small for IPv6 clients.
+//! The warning about an underlay whose MTU is too small for IPv6 clients.
 //!
-//! IPv6 has no MTU below 1,280 octets (RFC 8200 §5), so that a client may send packets of that size and cannot be
-//! asked for smaller ones. The underlay must carry them with what the tunnel adds.
+//! IPv6 has no MTU below 1,280 octets (RFC 8200 §5). A client may send packets of that size and cannot be
+//! asked for smaller ones, so the underlay must carry them together with the tunnel headers.
 
 use common::table::{ForwardingTable, Table};
 use common::tunnel::overhead;
 
 use crate::wire::ipv6::LEAST_MTU;
 
-/// What a table needs of the underlay.
+/// The requirement of a table on the underlay.
 #[derive(Debug, PartialEq, Eq)]
 struct Need<'a> {
     table: &'a str,
-    /// Octets that the tunnel adds at most.
+    /// Largest number of octets that the tunnel adds.
     overhead: u32,
 }
 
@@ -22,7 +22,7 @@ impl Need<'_> {
     }
 }
 
-/// What to tell the operator if IPv6 clients lose packets over an underlay with this MTU.
+/// The warning for the operator if IPv6 clients lose packets over an underlay with this MTU.
 pub(crate) fn warning(forwarding: &ForwardingTable, mtu: u16) -> Option<String> {
     let needs = forwarding.tables().iter().filter_map(need);
     let most = needs.max_by_key(|need| need.overhead).filter(|need| need.mtu() > mtu.into())?;
@@ -38,7 +38,7 @@ pub(crate) fn warning(forwarding: &ForwardingTable, mtu: u16) -> Option<String> 
     ))
 }
 
-/// Nothing for a table without IPv6 clients or without backends.
+/// The requirement of a table; `None` without IPv6 clients or without backends.
 fn need(table: &Table) -> Option<Need<'_>> {
     let serves_ipv6 = table.binds.iter().any(|bind| bind.prefix.address().is_ipv6());
     let mut candidates = table.backends.iter().filter(|backend| backend.is_candidate()).peekable();
@@ -83,7 +83,7 @@ mod tests {
         warning(&ForwardingTable::new(None, vec![table]).unwrap(), mtu).is_some()
     }
 
-    /// Outer IP, UDP 8, GUE 4, private data 4, and the hops after the first.
+    /// The sums are: packet, outer IP, UDP 8 + GUE 4 + private data 4, and the hops after the first.
     #[test]
     fn one_octet_less_than_needed_warns() {
         for (backend, hops, needed) in [
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_ipv6_client_uses_needs_nothing() {
+    fn tables_without_ipv6_clients_or_backends_need_nothing() {
         assert!(!warns(table("203.0.113.10", "10.0.0.1", 4), 576));
         let mut gone = table("2001:db8::10", "10.0.0.1", 4);
         gone.backends[0].state = State::Inactive;
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_warning_has_the_numbers_and_the_cure() {
+    fn the_warning_has_the_numbers_and_the_remedy() {
         let forwarding = ForwardingTable::new(None, vec![table("2001:db8::10", "fd00::1", 2)]).unwrap();
         let text = warning(&forwarding, 1_300).unwrap();
         for part in ["MTU is 1300", "table web need 1352", "72 octets", "at least 1352", "lose packets"] {
