@@ -1,4 +1,4 @@
-//! What was typed. Each command keeps its arguments in its own module; here is only the list of them.
+//! The command line: the list of commands. Each command's module defines its arguments.
 
 use clap::{Parser, Subcommand};
 
@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use crate::testkit::demo;
 use crate::{director, redirect, replay};
 
-/// Forwards packets by a forwarding table
+/// Forward packets by a forwarding table
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 pub struct Cli {
@@ -25,7 +25,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what was asked.
+    /// Runs the command.
     ///
     /// # Errors
     /// See [`exit_code`](crate::control::exit::exit_code).

@@ -1,12 +1,12 @@
-//! The data plane: the director, which encapsulates packets by a forwarding table, and the redirector on the backend
-//! host, which decapsulates them. `main.rs` parses the command line and calls this library.
+//! The data plane: the director, which encapsulates packets by a forwarding table, and the redirector on the
+//! backend host, which decapsulates them. `main.rs` parses the command line and calls this library.
 //!
 //! | module | content |
 //! |---|---|
 //! | [`wire`] | headers: layout, parse, emit; the Internet checksum |
 //! | [`pipeline`] | a frame in, a verdict out; pure |
-//! | [`drivers`] | the ways to move frames: ring, pnet, captures, XDP |
-//! | [`host`] | what the kernel is asked for: interfaces, routes, files, system calls |
+//! | [`drivers`] | receive and send frames: ring, pnet, captures, XDP |
+//! | [`host`] | interfaces, routes, files, system calls |
 //! | [`control`] | configuration, control socket, instance lock, exit codes |
 //! | [`director`], [`redirect`], [`replay`] | the programs |
 //! | `testkit` | the lab of network namespaces and the demo, behind the feature `demo` |

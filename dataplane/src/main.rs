@@ -1,4 +1,4 @@
-//! `dataplane`: parse, do, print the chain of errors, exit.
+//! `dataplane`: parses the command line, runs the command, prints the chain of errors, and exits.
 
 use std::process::ExitCode;
 

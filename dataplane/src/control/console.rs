@@ -1,5 +1,5 @@
-//! What a running program tells its operator. Nobody listening is no reason to stop forwarding, so nothing here panics
-//! as `eprintln!` and `print!` do.
+//! Output of a running program for its operator. A closed output is no reason to stop forwarding, so nothing
+//! here panics as `eprintln!` and `print!` do.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -12,17 +12,17 @@ use common::text::{Printable, PrintableLine};
 
 use crate::control::socket::Format;
 
-/// Reports what happened, as one line on standard error.
+/// Logs an event, as a single line on standard error.
 pub(crate) fn log(program: &str, what: fmt::Arguments<'_>) {
     drop(writeln!(io::stderr(), "{program}: {}", PrintableLine(what)));
 }
 
-/// Reports why the program fails. Where other programs failed, their output is part of it, in lines of its own.
+/// Prints why the program fails. If another program failed, its output follows in lines of its own.
 pub fn fail(error: &anyhow::Error) {
     drop(writeln!(io::stderr(), "dataplane: {}", Printable(format_args!("{error:#}"))));
 }
 
-/// Prints counters: for people, or JSON as it is.
+/// Prints counters: as text with escapes, or JSON unchanged.
 pub(crate) fn show(report: &str, format: Format) {
     drop(match format {
         Format::Text => write!(io::stdout(), "{}", Printable(report)),
@@ -30,14 +30,14 @@ pub(crate) fn show(report: &str, format: Format) {
     });
 }
 
-/// Tells the service manager, if it asked to be told, that the program is at work (sd_notify(3)).
+/// Notifies the service manager, if `NOTIFY_SOCKET` is set, that the program is ready (sd_notify(3)).
 pub(crate) fn ready() {
     if let Some(Err(error)) = std::env::var_os("NOTIFY_SOCKET").map(|socket| notify(&socket)) {
-        log("notify", format_args!("the service manager is not told: {error}"));
+        log("notify", format_args!("cannot notify the service manager: {error}"));
     }
 }
 
-/// A name that starts with `@` is an abstract one.
+/// Sends the notification. A name that starts with `@` is an abstract socket.
 fn notify(socket: &OsStr) -> io::Result<()> {
     let address = match socket.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,
@@ -51,16 +51,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_service_manager_hears_by_a_path_and_by_an_abstract_name() {
+    fn the_service_manager_is_notified_by_path_and_by_abstract_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let name = format!("tryst test notify {}", std::process::id());
         let by_name = SocketAddr::from_abstract_name(&name).unwrap();
-        for (manager, told) in [
+        for (manager, name) in [
             (UnixDatagram::bind(&path).unwrap(), path.clone().into_os_string()),
             (UnixDatagram::bind_addr(&by_name).unwrap(), format!("@{name}").into()),
         ] {
-            notify(&told).unwrap();
+            notify(&name).unwrap();
             let mut octets = [0; 64];
             let len = manager.recv(&mut octets).unwrap();
             assert_eq!(&octets[..len], b"READY=1\n");

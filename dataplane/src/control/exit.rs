@@ -4,12 +4,12 @@ use common::table::TableError;
 
 use super::config::{ConfigError, NotGlb};
 
-/// Refused, or over a limit that was set.
+/// An input was refused, or is over a limit that was set.
 pub const REFUSED: u8 = 1;
-/// Wrong usage (clap exits with the same), or the system said no.
+/// Wrong usage (clap exits with the same code), or a system failure.
 pub const FAILED: u8 = 2;
 
-/// 1 if what was given was read and refused, 2 for all else.
+/// 1 if an input was read and refused, 2 for all other errors.
 #[must_use]
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     let refused = error.chain().any(|e| {

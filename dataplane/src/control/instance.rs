@@ -1,11 +1,12 @@
-//! The instance lock: one program takes an interface's frames. Two directors would forward each packet twice; and what a
-//! redirector's kernel program hands up looks to a director like a client's packet, which it would forward again.
+//! The instance lock: a single program processes an interface's frames. Two directors would forward each
+//! packet twice. And a packet that a redirector's kernel program decapsulates looks to a director like a
+//! client's packet, which it would forward again.
 //!
-//! It is a file lock (flock(2)) in the [runtime folder](crate::host::runtime), where no other user can hold it. The kernel
-//! releases it when the process ends, however it ends; what is left then is an empty file, which the next start takes.
-//! The name has the inode of the network namespace and the index of the interface, both of which are unique while they
-//! exist. Programs of different users see each other's lock only where they share the folder, as root and the user of
-//! `/run/tryst` do.
+//! It is a file lock (flock(2)) in the [runtime folder](crate::host::runtime), where no other user can hold
+//! it. The kernel releases it when the process ends, for any reason; an empty file remains, which the next
+//! start uses. The file's name contains the inode of the network namespace and the index of the interface,
+//! both unique while they exist. Programs of different users see each other's lock only if they share the
+//! folder, as root and the user of `/run/tryst` do.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Write};
@@ -16,12 +17,12 @@ use anyhow::{Context, bail};
 use crate::host::runtime::RuntimeFolder;
 use crate::host::sys::interface::Interface;
 
-/// While it lives, no other process that shares the runtime folder gets it for the same interface.
+/// The lock of an interface. While it exists, no other process that shares the runtime folder gets it.
 #[derive(Debug)]
 pub(crate) struct InstanceLock {
     folder: RuntimeFolder,
-    /// Of the network namespace and the interface.
-    place: String,
+    /// Identifies the network namespace and the interface in file names.
+    key: String,
     _file: File,
 }
 
@@ -34,16 +35,16 @@ impl InstanceLock {
 
     fn within(folder: RuntimeFolder, interface: &Interface) -> anyhow::Result<Self> {
         let namespace = fs::metadata("/proc/thread-self/ns/net").context("the network namespace")?.ino();
-        let place = format!("{namespace}-{}", interface.index);
-        let name = lock_name(&place);
+        let key = format!("{namespace}-{}", interface.index);
+        let name = lock_name(&key);
         for _ in 0..ATTEMPTS {
             let mut file =
                 folder.open_or_make(&name).with_context(|| folder.shown(&name).display().to_string())?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => bail!(
-                    "{}: another director, or a redirector in mode auto or xdp, takes its frames already ({}); a \
-                     redirector beside a director runs in mode socket",
+                    "{}: another director, or a redirector in mode auto or xdp, processes its frames already ({}); a \
+                     redirector on the host of a director runs in mode socket",
                     interface.name,
                     holder(&mut file)
                 ),
@@ -51,11 +52,11 @@ impl InstanceLock {
                     return Err(error).with_context(|| folder.shown(&name).display().to_string());
                 }
             }
-            // The process that held it may have removed it between our opening and our locking.
+            // The previous holder may have removed the file between opening and locking it.
             if folder.has(&name, &file)? {
                 file.set_len(0)?;
                 write!(file, "{}", std::process::id())?;
-                return Ok(Self { folder, place, _file: file });
+                return Ok(Self { folder, key, _file: file });
             }
         }
         bail!(
@@ -69,23 +70,24 @@ impl InstanceLock {
         &self.folder
     }
 
-    /// The name of a note about the same interface.
+    /// The file name of a note about the same interface.
     pub(crate) fn note(&self, what: &str) -> String {
-        format!("{what}-{}", self.place)
+        format!("{what}-{}", self.key)
     }
 }
 
 impl Drop for InstanceLock {
     fn drop(&mut self) {
-        // Removed while it is held, so that it is ours; what cannot be removed is taken by the next start.
-        drop(self.folder.remove(&lock_name(&self.place)));
+        // Removed while it is held, so it is this process's file. If that fails, the next start uses the
+        // file.
+        drop(self.folder.remove(&lock_name(&self.key)));
     }
 }
 
 const ATTEMPTS: u32 = 10;
 
-fn lock_name(place: &str) -> String {
-    format!("frames-{place}.lock")
+fn lock_name(key: &str) -> String {
+    format!("frames-{key}.lock")
 }
 
 fn holder(file: &mut File) -> String {
@@ -94,7 +96,7 @@ fn holder(file: &mut File) -> String {
         Ok(_) if !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_digit()) => {
             format!("process {text}")
         }
-        _ => "its process is not known".to_owned(),
+        _ => "its process is unknown".to_owned(),
     }
 }
 
@@ -114,7 +116,7 @@ mod tests {
         let first = lock(5).unwrap();
         let refused = lock(5).unwrap_err().to_string();
         let holder = format!(
-            "eth5: another director, or a redirector in mode auto or xdp, takes its frames already (process {})",
+            "eth5: another director, or a redirector in mode auto or xdp, processes its frames already (process {})",
             std::process::id()
         );
         assert!(refused.starts_with(&holder), "{refused}");
@@ -124,12 +126,12 @@ mod tests {
         drop(lock(5).unwrap());
     }
 
-    /// As it is after SIGKILL.
+    /// The state after SIGKILL.
     #[test]
-    fn a_file_that_nobody_locks_is_taken() {
+    fn a_file_without_a_lock_is_used() {
         let own = tempfile::tempdir().unwrap();
         let lock = || InstanceLock::within(folder(own.path()), &interface(5));
-        let name = lock_name(&lock().unwrap().place);
+        let name = lock_name(&lock().unwrap().key);
         fs::write(own.path().join(&name), "4194304 and more").unwrap();
         let held = lock().unwrap();
         assert_eq!(fs::read_to_string(own.path().join(&name)).unwrap(), std::process::id().to_string());

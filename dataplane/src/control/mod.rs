@@ -1,5 +1,5 @@
-//! What an operator controls: the configuration, the table file that it names, the control socket, the lock of an
-//! instance, and exit codes.
+//! The operator's interface: the configuration, the table file that it names, the control socket, the
+//! instance lock, and exit codes.
 
 pub mod config;
 pub mod console;

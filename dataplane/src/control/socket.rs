@@ -1,6 +1,6 @@
-//! A unix socket by which a running program tells what it counted: `dataplane status`.
+//! The control socket: a unix socket on which a running program reports its counters to `dataplane status`.
 //!
-//! One request a connection: the word `text` or `json` and a line end. The answer goes on until the connection ends.
+//! One request per connection: the word `text` or `json` and a line end. The reply ends with the connection.
 //! Only the user that runs the program may connect.
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::host::sys::poll::any_readable;
 
-/// How the answer is to be written.
+/// Format of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// For people.
@@ -32,12 +32,13 @@ pub struct Control {
 }
 
 impl Control {
-    /// Listens. A socket that a killed program left behind is replaced; one that is answered on is not.
+    /// Creates the socket. Replaces a stale socket of a killed program, but not one on which a program
+    /// answers.
     pub fn bind(path: &Path) -> io::Result<Self> {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another program answers there"));
         }
-        // What is no socket was not left behind: a wrong path must not cost a file, and `bind` refuses it.
+        // Removes only sockets: a wrong path must not delete a file. `bind` refuses such a path.
         if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
             fs::remove_file(path)?;
         }
@@ -52,28 +53,29 @@ impl Control {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// Answers until `stop`. All clients are served at once: one that says nothing, or does not read what it is told,
-    /// keeps nobody waiting and is cut off after a while, or when there are too many.
-    pub fn serve(&self, stop: &AtomicBool, answer: impl Fn(Format) -> String) -> io::Result<()> {
+    /// Serves clients until `stop`. All clients are served concurrently. A client that sends nothing, or does
+    /// not read its reply, delays no other client; it is disconnected after a time limit, or when there are
+    /// too many clients.
+    pub fn serve(&self, stop: &AtomicBool, reply: impl Fn(Format) -> String) -> io::Result<()> {
         let mut clients = VecDeque::new();
         let mut room = Room { clients: CLIENTS, pause: None };
         while !stop.load(Ordering::Relaxed) {
-            let patience = if clients.iter().any(Client::is_told) { SOON } else { PATIENCE };
-            // What a client says after its request is of no interest.
-            let asking = clients.iter().filter(|client| !client.is_told()).map(Client::fd);
-            // A listener that no descriptor is free for would be readable all the time.
+            let patience = if clients.iter().any(Client::has_reply) { SOON } else { PATIENCE };
+            // Input after the request is ignored.
+            let requesting = clients.iter().filter(|client| !client.has_reply()).map(Client::fd);
+            // While no descriptor is free the listener would be readable all the time.
             let listener = room.accepts().then(|| self.listener.as_fd());
-            any_readable(asking.chain(listener), patience)?;
+            any_readable(requesting.chain(listener), patience)?;
             if room.accepts() {
                 self.accept(&mut clients, &mut room)?;
             }
             clients.drain(..clients.len().saturating_sub(room.clients));
-            clients.retain_mut(|client| client.turn(&answer));
+            clients.retain_mut(|client| client.advance(&reply));
         }
         Ok(())
     }
 
-    /// Takes clients that wait to be served; a bounded number of them, so that those before them are answered meanwhile.
+    /// Accepts waiting clients. The number is limited, so that earlier clients are served in between.
     fn accept(&self, clients: &mut VecDeque<Client>, room: &mut Room) -> io::Result<()> {
         for _ in 0..CLIENTS {
             match self.listener.accept().and_then(|(stream, _)| Client::new(stream)) {
@@ -90,7 +92,7 @@ impl Control {
     }
 }
 
-/// How many clients there may be, and from when on more are taken.
+/// The limit on clients, and the time from which new ones are accepted.
 #[derive(Debug)]
 struct Room {
     clients: usize,
@@ -102,46 +104,46 @@ impl Room {
         self.pause.is_none_or(|until| until <= Instant::now())
     }
 
-    /// There are no descriptors for more than `clients`, and the rest of the program needs some too: from now on half as
-    /// many are kept.
+    /// Halves the limit, because no descriptor is left beyond `clients` connections and the program itself
+    /// needs some too.
     fn shrink(&mut self, clients: usize) {
         self.clients = (clients / 2).clamp(1, self.clients);
         self.pause = Some(Instant::now() + PATIENCE);
     }
 }
 
-/// A connection, of which a part of the request has been read or a part of the answer written.
+/// A connection, with the parts of its request and reply so far.
 #[derive(Debug)]
 struct Client {
     stream: UnixStream,
     since: Instant,
     request: Vec<u8>,
-    answer: Vec<u8>,
+    reply: Vec<u8>,
 }
 
 impl Client {
     fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self { stream, since: Instant::now(), request: Vec::new(), answer: Vec::new() })
+        Ok(Self { stream, since: Instant::now(), request: Vec::new(), reply: Vec::new() })
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 
-    /// Has it an answer that it has not read?
-    fn is_told(&self) -> bool {
-        !self.answer.is_empty()
+    /// Whether a part of the reply is still to be sent.
+    fn has_reply(&self) -> bool {
+        !self.reply.is_empty()
     }
 
-    /// Goes on as far as it can without waiting; says whether there is more to do.
-    fn turn(&mut self, answer: impl Fn(Format) -> String) -> bool {
-        let goes_on = if self.is_told() { self.tell() } else { self.hear(answer) };
-        // An error is the end of the client, and of nothing else.
-        goes_on.unwrap_or(false) && self.since.elapsed() < SLOWEST
+    /// Continues as far as possible without blocking. Returns whether there is more to do.
+    fn advance(&mut self, reply: impl Fn(Format) -> String) -> bool {
+        let more = if self.has_reply() { self.write_reply() } else { self.read_request(reply) };
+        // An error ends this client only.
+        more.unwrap_or(false) && self.since.elapsed() < SLOWEST
     }
 
-    fn hear(&mut self, answer: impl Fn(Format) -> String) -> io::Result<bool> {
+    fn read_request(&mut self, reply: impl Fn(Format) -> String) -> io::Result<bool> {
         let mut octets = [0; LONGEST_REQUEST];
         let len = match self.stream.read(&mut octets) {
             Ok(0) => return Ok(false),
@@ -152,19 +154,19 @@ impl Client {
         if !self.request.contains(&b'\n') && self.request.len() < LONGEST_REQUEST {
             return Ok(true);
         }
-        self.answer = match self.request.trim_ascii_end() {
-            b"text" => answer(Format::Text),
-            b"json" => answer(Format::Json),
+        self.reply = match self.request.trim_ascii_end() {
+            b"text" => reply(Format::Text),
+            b"json" => reply(Format::Json),
             _ => "unknown request; known are: text, json\n".to_owned(),
         }
         .into_bytes();
-        self.tell()
+        self.write_reply()
     }
 
-    fn tell(&mut self) -> io::Result<bool> {
-        while self.is_told() {
-            match self.stream.write(&self.answer) {
-                Ok(written) => drop(self.answer.drain(..written)),
+    fn write_reply(&mut self) -> io::Result<bool> {
+        while self.has_reply() {
+            match self.stream.write(&self.reply) {
+                Ok(written) => drop(self.reply.drain(..written)),
                 Err(error) => return later(error),
             }
         }
@@ -172,7 +174,7 @@ impl Client {
     }
 }
 
-/// Not an end, but a pause.
+/// Turns an error that only means "not yet" into `true`: there is more to do.
 fn later(error: io::Error) -> io::Result<bool> {
     let pause = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
     if pause { Ok(true) } else { Err(error) }
@@ -186,13 +188,13 @@ impl AsFd for Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // It is gone already, or will be replaced by the next one.
+        // If this fails the next program replaces the socket.
         drop(fs::remove_file(&self.path));
     }
 }
 
-/// Asks a running program.
-pub fn ask(path: &Path, format: Format) -> io::Result<String> {
+/// Queries a running program.
+pub fn query(path: &Path, format: Format) -> io::Result<String> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(SLOWEST))?;
     let word: &[u8] = if format == Format::Json { b"json\n" } else { b"text\n" };
@@ -202,7 +204,7 @@ pub fn ask(path: &Path, format: Format) -> io::Result<String> {
     Ok(answer)
 }
 
-/// None waits, or the client went away before it was accepted.
+/// Whether no client waits, or the client disconnected before it was accepted.
 fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -210,27 +212,27 @@ fn is_transient(error: &io::Error) -> bool {
     )
 }
 
-/// Of the process, of the system, or of the memory that one takes.
+/// Whether the process or the system is out of descriptors, or of memory for one.
 fn is_short_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// How soon it notices that it should stop.
+/// Interval at which the server checks whether it should stop.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How soon it goes on with an answer that a client had no room for.
+/// Interval at which the server continues a reply for which the client's buffer had no room.
 const SOON: Duration = Duration::from_millis(5);
-/// The longest that a client may take.
+/// Time limit for a client.
 const SLOWEST: Duration = Duration::from_secs(2);
-/// Clients at a time; of more, those go that came first.
+/// Largest number of clients; beyond it the oldest are disconnected.
 const CLIENTS: usize = 64;
-/// Octets; the known requests are shorter.
+/// Length of the longest request in octets; the valid requests are shorter.
 const LONGEST_REQUEST: usize = 16;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Stops the server where a test fails, too: its scope would wait for ever.
+    /// Stops the server also when a test fails: otherwise its scope would wait for ever.
     struct Stop<'a>(&'a AtomicBool);
 
     impl Drop for Stop<'_> {
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_answered_in_the_format_asked_for() {
+    fn requests_are_answered_in_the_requested_format() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("control");
         let control = Control::bind(&path).unwrap();
@@ -248,14 +250,14 @@ mod tests {
         std::thread::scope(|scope| {
             let ends = Stop(&stop);
             let server = scope.spawn(|| control.serve(&stop, |format| format!("{format:?}")));
-            assert_eq!(ask(&path, Format::Text).unwrap(), "Text");
-            assert_eq!(ask(&path, Format::Json).unwrap(), "Json");
+            assert_eq!(query(&path, Format::Text).unwrap(), "Text");
+            assert_eq!(query(&path, Format::Json).unwrap(), "Json");
             let mut stream = UnixStream::connect(&path).unwrap();
             stream.write_all(&[b'x'; 100]).unwrap();
             let mut answer = Vec::new();
-            // Reset or answered, it ends; and the next one is served.
+            // The connection is reset or answered; the next client is served.
             drop(stream.read_to_end(&mut answer));
-            assert_eq!(ask(&path, Format::Json).unwrap(), "Json");
+            assert_eq!(query(&path, Format::Json).unwrap(), "Json");
             assert_eq!(Control::bind(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
             drop(ends);
             server.join().unwrap().unwrap();
@@ -286,8 +288,8 @@ mod tests {
         assert_eq!(refused.to_string(), format!("there is no folder {}", missing.display()));
     }
 
-    /// They say nothing, half a word, or do not read; more of them than are kept. The one that asks properly is told, and
-    /// when the last word has come late, so is the one that sent it.
+    /// They say nothing, half a word, or do not read; more of them than are kept. The one that asks properly
+    /// is told, and when the last word has come late, so is the one that sent it.
     #[test]
     fn idle_and_deaf_clients_keep_nobody_waiting() {
         let folder = tempfile::tempdir().unwrap();
@@ -306,9 +308,10 @@ mod tests {
                     stream
                 })
                 .collect();
-            // Had each its two seconds, this would take minutes, and `ask` gives up after two.
+            // If each silent client took its two seconds, this would take minutes, and `query` fails after
+            // two.
             for _ in 0..3 {
-                assert_eq!(ask(&path, Format::Text).unwrap(), long);
+                assert_eq!(query(&path, Format::Text).unwrap(), long);
             }
             let mut slow = UnixStream::connect(&path).unwrap();
             slow.set_read_timeout(Some(SLOWEST)).unwrap();

@@ -8,12 +8,13 @@ use common::table::{ForwardingTable, ReadError, TableError, glb};
 use super::config::{GlbFields, NotGlb};
 use crate::host::files::{Stamp, open};
 
-/// A forwarding table.
+/// Loads a forwarding table.
 pub(crate) fn load(path: &Path) -> Result<LoadedTable, LoadError> {
     load_stamped(path).1
 }
 
-/// A forwarding table, and which file it was read from if one could be opened. A file that changed meanwhile is no table.
+/// Loads a forwarding table. Also returns the stamp of its file, if one could be opened. A file that changed
+/// while it was read is not a table.
 pub(crate) fn load_stamped(path: &Path) -> (Option<Stamp>, Result<LoadedTable, LoadError>) {
     let unread = |error| LoadError::Unreadable(path.to_owned(), error);
     let (file, found) = match open(path) {
@@ -37,20 +38,20 @@ pub(crate) fn load_stamped(path: &Path) -> (Option<Stamp>, Result<LoadedTable, L
     (Some(before), loaded)
 }
 
-/// A table as its file holds it.
+/// A table as its file defines it.
 #[derive(Debug)]
 pub(crate) struct LoadedTable {
     table: ForwardingTable,
-    /// It is a GLB Director file, which does not hold its hash fields.
+    /// Whether it is a GLB Director file, which does not contain its hash fields.
     is_glb: bool,
 }
 
 impl LoadedTable {
-    /// The table with the hash fields of the configuration, and whether GLB's default fields are assumed because the
-    /// configuration gives none. `path` is for the error.
+    /// The table with the hash fields of the configuration, and whether GLB's default fields are assumed
+    /// because the configuration has none. `path` is for the error.
     ///
     /// # Errors
-    /// [`LoadError::NotGlb`] if `fields` are given for a file that holds its own.
+    /// [`LoadError::NotGlb`] if `fields` are given for a file that contains its own.
     pub(crate) fn with_fields(
         self,
         path: &Path,
@@ -72,16 +73,16 @@ pub(crate) enum LoadError {
     /// The file could not be read.
     #[error("{}", .0.display())]
     Unreadable(PathBuf, #[source] io::Error),
-    /// It is no table.
+    /// The file is not a table.
     #[error("{}", .0.display())]
     Table(PathBuf, #[source] TableError),
-    /// The configuration gives hash fields for a file that holds its own.
+    /// The configuration gives hash fields for a file that contains its own.
     #[error("{}", .0.display())]
     NotGlb(PathBuf, #[source] NotGlb),
 }
 
 impl LoadError {
-    /// May the same file be read at another time? Not if what is wrong is the file itself.
+    /// Whether the error may be temporary. It is not if the file itself is invalid.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self, Self::Unreadable(_, error) if error.kind() != io::ErrorKind::InvalidInput)
     }
@@ -93,9 +94,9 @@ mod tests {
     use crate::host::files::text;
     use std::fs::File;
 
-    /// If it did wait, this test would never end.
+    /// If opening blocked, this test would never end.
     #[test]
-    fn what_is_no_file_is_refused_without_waiting() {
+    fn a_path_that_is_not_a_regular_file_is_refused_without_blocking() {
         let (_reader, writer) = io::pipe().unwrap();
         let pipe = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer)));
         for path in [pipe, PathBuf::from("/dev/zero"), PathBuf::from("/")] {

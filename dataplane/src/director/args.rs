@@ -69,7 +69,7 @@ impl StatusArgs {
             (None, None) => anyhow::bail!("neither --config nor --control"),
         };
         let format = if self.json { Format::Json } else { Format::Text };
-        let answer = socket::ask(&path, format).map_err(|error| {
+        let answer = socket::query(&path, format).map_err(|error| {
             let why = match error.kind() {
                 io::ErrorKind::PermissionDenied => "only root and the user that runs the program may connect",
                 _ => "no program answers; is it running?",

@@ -323,7 +323,7 @@ fn warn_about_host(
     resolver: &mut Resolver,
 ) -> anyhow::Result<()> {
     let vips: BTreeSet<Prefix> = table.binds().iter().map(|(bind, _)| bind.prefix).collect();
-    let taken = resolver.takes(vips.iter().map(|vip| vip.address()), interface.index).context("netlink")?;
+    let taken = resolver.accepts(vips.iter().map(|vip| vip.address()), interface.index).context("netlink")?;
     for (vip, _) in vips.into_iter().zip(taken).filter(|(_, taken)| *taken) {
         log(format_args!(
             "VIP {vip} is an address of this host, which answers its packets too. If the host is not a backend, remove \

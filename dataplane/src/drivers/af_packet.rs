@@ -1,6 +1,7 @@
-//! The default driver: frames from a TPACKET_V3 ring, replies by sendmmsg.
+//! The default driver: receives from a TPACKET_V3 ring, sends with sendmmsg(2).
 //!
-//! A frame waits in the ring until its block is full or a millisecond has passed. That is the price of a block.
+//! A frame waits in the ring until its block is full or a millisecond has passed: the latency of block-wise
+//! reception.
 
 use std::io;
 use std::time::Duration;
@@ -10,19 +11,19 @@ use crate::host::sys::batch::{Batch, Sent};
 use crate::host::sys::packet::{Fanout, PacketSocket};
 use crate::host::sys::ring::{Ring, Shape};
 
-/// One worker's ring and batch.
+/// The ring and the send batch of a worker.
 #[derive(Debug)]
 pub struct AfPacket {
     ifindex: u32,
     ring: Ring,
     batch: Batch,
     room: usize,
-    /// Sends only: unbound, so that it can send out of any interface and receives nothing.
+    /// For sending only: unbound, so that it can send through any interface and receives nothing.
     sender: PacketSocket,
 }
 
 impl AfPacket {
-    /// Opens a ring on an interface, in a group if there are several workers.
+    /// Opens a ring on an interface, in a fanout group if there are several workers.
     pub fn open(ifindex: u32, group: Option<&mut Fanout>) -> io::Result<Self> {
         let ring = Ring::open(ifindex, Shape::default(), group)?;
         let sender = PacketSocket::open()?;
@@ -77,7 +78,7 @@ impl Link for AfPacket {
     }
 }
 
-/// Octets: an Ethernet frame with a link header and two tags, rounded up.
+/// Initial length of the buffer for a frame, in octets: an Ethernet frame with two tags, rounded up.
 const ROOM: usize = 2048;
 
 fn note(moved: &mut FrameCounts, sent: Sent) {

@@ -1,14 +1,15 @@
-//! How frames come in and go out. Drivers move octets and hand each frame to whoever decides; they decide nothing.
+//! Receives and sends frames. A driver passes each frame to a function that decides it; the driver itself
+//! decides nothing.
 //!
-//! | driver | in | out | for |
+//! | driver | receive | send | use |
 //! |---|---|---|---|
 //! | [`af_packet`] | a shared ring, a block of frames at a time | one call for up to 64 frames | the default |
-//! | [`pnet`] | a call a frame | a call a frame | comparison; systems where the ring does not work |
+//! | [`pnet`] | one call per frame | one call per frame | comparison; systems where the ring does not work |
 //!
-//! Both see frames as they were on the wire (the ring with VLAN tags, `pnet` without: the kernel takes the tag off
-//! before), with checksums finished; and never what this host itself sends, nor what is addressed to another host: a
-//! switch that does not know an address sends the frame to all, and two directors would forward it twice.
-
+//! Both deliver frames as they were on the wire, with checksums finished. (The ring restores VLAN tags;
+//! `pnet` cannot, because the kernel removes the tag before.) They skip frames that this host itself sends,
+//! and frames that are addressed to another host: a switch that does not know an address sends the frame to
+//! all ports, and two directors would forward it twice.
 use std::io;
 use std::time::Duration;
 
@@ -23,40 +24,41 @@ pub mod xdp;
 /// A received frame.
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// From the destination MAC address on.
+    /// The octets of the frame, from the destination MAC address on.
     pub frame: &'a [u8],
-    /// Whether it was several frames on the wire.
+    /// Whether it was merged from several frames on the wire.
     pub merged: Merged,
 }
 
-/// What to send: this many octets of the room that was given, out of that interface.
+/// A frame to send: its length in the buffer that was passed to `decide`, and its interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Octets, link header included.
+    /// Length in octets, link header included.
     pub len: usize,
-    /// Out of which interface.
+    /// Index of the outgoing interface.
     pub ifindex: u32,
 }
 
-/// What a driver saw and did.
+/// Counters of a driver, in frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
-    /// Frames handed over.
+    /// Frames passed to `decide`.
     pub received: u64,
-    /// Frames that the kernel took.
+    /// Frames that the kernel accepted for sending.
     pub sent: u64,
-    /// Frames for which the device had no room.
+    /// Frames that did not fit in the device's queue.
     pub congested: u64,
-    /// Frames that the kernel or the driver refused: too long, or the interface is down, gone or not the driver's.
+    /// Frames that the kernel or the driver refused to send: too long, or the interface is down, removed or
+    /// not the driver's.
     pub refused: u64,
-    /// Frames with another host's link address, which were left alone.
+    /// Frames with another host's link address, which were skipped.
     pub foreign: u64,
-    /// Frames that were too long to be received whole, and entries of the ring that made no sense.
+    /// Frames that were too long for the buffer, and invalid entries of the ring.
     pub damaged: u64,
 }
 
 impl FrameCounts {
-    /// Adds up.
+    /// Adds the counters of another batch.
     pub fn add(&mut self, other: Self) {
         self.received += other.received;
         self.sent += other.sent;
@@ -69,24 +71,25 @@ impl FrameCounts {
 
 /// A driver.
 pub trait Link {
-    /// Waits until frames are there, at most `timeout`. No frame is taken.
+    /// Waits until frames can be received, for at most `timeout`. Receives none.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 
-    /// Takes what is there, up to a batch; hands each frame to `decide` with room to write into; sends what it says.
+    /// Receives up to a batch of frames without waiting. Passes each frame to `decide` with a buffer for the
+    /// result, and sends the result.
     fn process_batch(
         &mut self,
         decide: impl FnMut(&Received<'_>, &mut [u8]) -> Option<Outgoing>,
     ) -> io::Result<FrameCounts>;
 
-    /// Gives `decide` at least so many octets of room.
+    /// Sets the least length of the buffer that `decide` gets, in octets.
     fn set_room(&mut self, octets: usize);
 
-    /// Frames that the kernel had to drop since it was last asked, for want of room.
+    /// Number of frames that the kernel dropped since the last call, because its buffer was full.
     fn lost(&self) -> io::Result<u64>;
 }
 
-/// What to do about an error of a receiving socket. An interface that went down may come up again, and the kernel
-/// then resumes; one that is gone will not.
+/// Ignores the error of a receiving socket whose interface is down: it may come up again, and the kernel then
+/// resumes. Returns all other errors, also if the interface no longer exists.
 fn survive_down(error: io::Error, ifindex: u32) -> io::Result<()> {
     if error.raw_os_error() != Some(libc::ENETDOWN) {
         return Err(error);

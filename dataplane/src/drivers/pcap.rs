@@ -1,7 +1,7 @@
-//! Captures: pcap and pcapng in, pcap out.
+//! Capture files: reads pcap and pcapng, writes pcap.
 //!
-//! The reader wants Ethernet frames. A pcapng file may mix interfaces and resolutions; a packet of another link type
-//! is an error, since its octets would be read as what they are not.
+//! The reader accepts Ethernet frames only. A pcapng file may mix interfaces and resolutions; a packet of
+//! another link type is an error, because its octets would be misread as Ethernet.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -23,18 +23,18 @@ const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// Why a capture cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The file system says no.
+    /// The file cannot be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Not a capture, or a broken one.
+    /// The file is not a valid capture.
     #[error("packet {packet}: {cause}")]
     Format {
         /// Packets read before.
         packet: u64,
-        /// What is wrong.
+        /// The error.
         cause: PcapError,
     },
-    /// Not Ethernet.
+    /// The frame is not Ethernet.
     #[error("packet {packet}: expected link type ETHERNET, found {found:?}")]
     LinkType {
         /// Packets read before.
@@ -44,18 +44,18 @@ pub enum CaptureError {
     },
 }
 
-/// One captured frame.
+/// A captured frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Captured {
-    /// Since 1970.
+    /// Time of arrival since 1970.
     pub time: Duration,
-    /// The octets that were kept.
+    /// The captured octets.
     pub frame: Vec<u8>,
-    /// Octets that the frame had on the wire.
+    /// Length of the frame on the wire, in octets.
     pub original_len: u32,
 }
 
-/// Reads the frames of a capture, of either format.
+/// Reads the frames of a capture in either format.
 pub struct Reader<R: Read> {
     format: Format<R>,
     packets: u64,
@@ -76,7 +76,7 @@ impl<R: Read> Reader<R> {
     /// Reads the file header.
     ///
     /// # Errors
-    /// If it is neither pcap nor pcapng, or a pcap of another link type than Ethernet.
+    /// If the file is neither pcap nor pcapng, or a pcap with another link type than Ethernet.
     pub fn new(reader: R) -> Result<Self, CaptureError> {
         let mut reader = BufReader::new(reader);
         let broken = |cause| CaptureError::Format { packet: 0, cause };
@@ -90,10 +90,10 @@ impl<R: Read> Reader<R> {
         Ok(Self { format, packets: 0 })
     }
 
-    /// The next frame; nothing at the end.
+    /// The next frame; `None` at the end.
     ///
     /// # Errors
-    /// If the file is broken, or the frame not Ethernet.
+    /// If the file is invalid, or the frame is not Ethernet.
     pub fn next_frame(&mut self) -> Result<Option<Captured>, CaptureError> {
         let packet = self.packets;
         let next = match &mut self.format {
@@ -131,7 +131,7 @@ fn next_pcapng<R: Read>(
             Block::SimplePacket(b) => (0, 0, b.data, b.original_len),
             _ => continue,
         };
-        let known = usize::try_from(interface).ok().and_then(|at| reader.interfaces().get(at));
+        let known = reader.interfaces().get(interface as usize);
         let missing = || PcapError::InvalidField("packet of an interface that was not described");
         let interface = known.ok_or_else(|| CaptureError::Format { packet, cause: missing() })?;
         ethernet_only(packet, interface.linktype)?;
@@ -140,7 +140,7 @@ fn next_pcapng<R: Read>(
     }
 }
 
-/// The interface's `if_tsresol`: microseconds unless it says otherwise. pcap-file does not apply it.
+/// The interface's `if_tsresol`, or the default, microseconds. pcap-file does not apply it.
 fn resolution(interface: &InterfaceDescriptionBlock<'_>) -> u8 {
     let option = interface.options.iter().find_map(|option| match option {
         InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),
@@ -149,15 +149,16 @@ fn resolution(interface: &InterfaceDescriptionBlock<'_>) -> u8 {
     option.unwrap_or(6)
 }
 
-/// `resolution`: negative power of 10 of a second, or of 2 if its high bit is set.
+/// `resolution` is a negative power of 10 of a second, or of 2 if its high bit is set.
 fn to_time(ticks: u128, resolution: u8) -> Duration {
     let power = u32::from(resolution & 0x7f);
     let base: u128 = if resolution & 0x80 == 0 { 10 } else { 2 };
-    // More than 64 binary or 19 decimal digits of a second do not fit the 64 bits of a time stamp.
+    // A time stamp has 64 bits: more than 64 binary or 19 decimal digits of a second do not fit. Limit the
+    // power.
     let per_second = base.checked_pow(power.min(63)).unwrap_or(u128::MAX);
     let seconds = u64::try_from(ticks / per_second).unwrap_or(u64::MAX);
-    let rest = (ticks % per_second).checked_mul(1_000_000_000).map_or(0, |nanos| nanos / per_second);
-    Duration::new(seconds, u32::try_from(rest).unwrap_or(0))
+    let nanos = (ticks % per_second).checked_mul(1_000_000_000).map_or(0, |nanos| nanos / per_second);
+    Duration::new(seconds, u32::try_from(nanos).expect("invariant: less than a second"))
 }
 
 /// Writes Ethernet frames as a pcap file with time stamps in nanoseconds.

@@ -1,10 +1,12 @@
-//! The plain driver: `pnet_datalink`, one call to receive a frame and one to send it.
+//! The portable driver: `pnet_datalink`, with one call per received frame and one per sent frame.
 //!
-//! The socket is made here and given to `pnet`, for two reasons. `pnet` on its own reads back what it sends, and a
-//! balancer that forwards its own output loops. And only with `virtio_net_hdr` on can it be seen which checksums are
-//! unfinished; the header precedes each frame, in both directions.
+//! This module opens the socket and passes it to `pnet`, for two reasons. A socket that `pnet` opens also
+//! receives the frames that it sends, so a balancer would forward its own output in a loop. And only with
+//! `virtio_net_hdr` the kernel reports unfinished checksums; that header precedes each frame, in both
+//! directions.
 //!
-//! `pnet` sends out of the interface that it receives on and no other: frames for another are refused and counted.
+//! `pnet` sends only through the interface that it receives on: frames for another interface are refused and
+//! counted.
 
 use std::io;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
@@ -18,7 +20,7 @@ use crate::host::sys::poll::readable;
 use crate::host::sys::ring::Offloads;
 use crate::wire::unfinished;
 
-/// One worker's channel.
+/// The channel of a worker.
 pub struct Pnet {
     ifindex: u32,
     mac: [u8; 6],
@@ -26,14 +28,14 @@ pub struct Pnet {
     receiver: Box<dyn DataLinkReceiver>,
     /// The channel's socket, to wait on.
     socket: OwnedFd,
-    /// A frame whose checksum is being finished.
+    /// Buffer for a frame whose checksum is finished.
     scratch: Vec<u8>,
-    /// The header that precedes each frame, all zero: nothing is left to be done. Then room for the frame.
+    /// The `virtio_net_hdr`, all zero (no offload needed), and then the buffer for a frame.
     out: Vec<u8>,
 }
 
 impl Pnet {
-    /// Opens a channel on an interface, in a group if there are several workers.
+    /// Opens a channel on an interface, in a fanout group if there are several workers.
     pub fn open(name: &str, group: Option<&mut Fanout>) -> io::Result<Self> {
         let interface = find(name)?;
         let socket = PacketSocket::open()?;
@@ -44,7 +46,7 @@ impl Pnet {
         let waiting = socket.as_fd().try_clone_to_owned()?;
         let config = Config {
             read_buffer_size: LARGEST_FRAME,
-            // `wait` waits; reading only takes what is there.
+            // `wait` waits; reading must not.
             read_timeout: Some(Duration::ZERO),
             promiscuous: false,
             socket_fd: Some(socket.into_fd().into_raw_fd()),
@@ -91,7 +93,7 @@ impl std::fmt::Debug for Pnet {
 impl Link for Pnet {
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         let [ready] = readable([self.socket.as_fd()], timeout)?;
-        // `pnet` neither takes nor tells an error that waits on the socket.
+        // `pnet` neither clears nor reports a pending error of the socket.
         let outcome = if ready { take_error(self.socket.as_fd()) } else { Ok(()) };
         outcome.or_else(|error| survive_down(error, self.ifindex))
     }
@@ -112,7 +114,7 @@ impl Link for Pnet {
                     let offloads = Offloads::read(header);
                     let frame = finished(frame, offloads, &mut self.scratch);
                     moved.received += 1;
-                    let room = self.out.get_mut(OFFLOAD_HEADER..).unwrap_or_default();
+                    let room = &mut self.out[OFFLOAD_HEADER..];
                     decide(&Received { frame, merged: offloads.merged }, room)
                 }
                 Err(error) if is_empty(&error) => break,
@@ -133,7 +135,7 @@ impl Link for Pnet {
         self.out.resize(len.max(self.out.len()), 0);
     }
 
-    /// `pnet` has no way to ask; the kernel's count is that of the socket, which is ours.
+    /// `pnet` has no such query; the kernel counts by socket, and the socket is known here.
     fn lost(&self) -> io::Result<u64> {
         crate::host::sys::packet::arrivals(self.socket.as_fd()).map(|arrivals| arrivals.lost.into())
     }
@@ -168,8 +170,8 @@ fn find(name: &str) -> io::Result<NetworkInterface> {
         .ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
 }
 
-/// Nothing to read: `pnet` says so by its own time-out or by the kernel's error. By "other" it means an error that
-/// waits on the socket, which the next `wait` looks at.
+/// Nothing to read: `pnet` says so by its own time-out or by the kernel's error. By "other" it means an error
+/// that waits on the socket, which the next `wait` looks at.
 fn is_empty(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, Other, TimedOut, WouldBlock};
     matches!(error.kind(), TimedOut | WouldBlock | Interrupted | Other)

@@ -1,7 +1,8 @@
-//! Reads regular files with a bound on their length, and opens them without waiting.
+//! Reads regular files with a limit on their length, and opens them without blocking.
 //!
-//! Opening a pipe waits for its writer, and a device may never end, so neither is read. A file on a file system that
-//! hangs makes its reader wait, so a running director reads in a separate thread (`director::table_file`).
+//! Opening a pipe waits for its writer, and a device may never end, so neither is read. A file on a file
+//! system that hangs blocks its reader, so a running director reads in a separate thread
+//! (`director::table_file`).
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -15,7 +16,7 @@ pub(crate) fn open(path: &Path) -> io::Result<(File, Metadata)> {
     opened(path, 0)
 }
 
-/// The same with more flags of open(2).
+/// Opens a regular file with additional flags of open(2).
 pub(crate) fn opened(path: &Path, flags: i32) -> io::Result<(File, Metadata)> {
     let flags = libc::O_NONBLOCK | libc::O_CLOEXEC | flags;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -26,13 +27,13 @@ pub(crate) fn opened(path: &Path, flags: i32) -> io::Result<(File, Metadata)> {
     Ok((file, found))
 }
 
-/// A YAML text of at most [`MAX_TEXT_FILE`] octets.
+/// Reads a YAML text of at most [`MAX_TEXT_FILE`] octets.
 pub(crate) fn text(path: &Path) -> io::Result<String> {
     let (file, found) = open(path)?;
     bounded::text(file, Some(found.len()), MAX_TEXT_FILE)
 }
 
-/// Which file it was, and which content: two files that differ have different stamps.
+/// Identifies a file and its content: two files that differ have different stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     device: u64,
@@ -55,8 +56,8 @@ impl Stamp {
         }
     }
 
-    /// Of one open file: nothing was written to it between. When its inode changed does not count, for that is also when
-    /// another file takes its name.
+    /// For two stamps of one open file: whether nothing was written to it in between. The time of the inode's
+    /// change is ignored, because it also changes when another file takes the name.
     pub(crate) fn has_content_of(self, earlier: Self) -> bool {
         (self.size, self.modified) == (earlier.size, earlier.modified)
     }

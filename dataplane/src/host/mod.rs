@@ -1,5 +1,5 @@
-//! What the programs ask of the host: regular files with a bound, the runtime folder, routes and next hops, and all other
-//! system calls.
+//! The programs' interface to the host: regular files with a length limit, the runtime folder, routes and
+//! next hops, and all other system calls.
 
 pub(crate) mod files;
 pub mod route;

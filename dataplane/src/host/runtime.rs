@@ -1,15 +1,17 @@
-//! The runtime folder: where programs of one user on one host leave notes for each other. It is lost at a reboot.
+//! The runtime folder, in which programs of one user on one host keep shared notes. A reboot clears it.
 //!
-//! The first of these that can be used:
+//! The first usable folder of this list:
 //!
-//! 1. `$RUNTIME_DIRECTORY`, which systemd sets for a unit with `RuntimeDirectory=`; where it is set it must be usable
-//! 2. `/run/tryst`, made if that is permitted
+//! 1. `$RUNTIME_DIRECTORY`, which systemd sets for a unit with `RuntimeDirectory=`; if it is set it must be
+//!    usable
+//! 2. `/run/tryst`, created if permitted
 //! 3. `$XDG_RUNTIME_DIR/tryst`
 //! 4. `/tmp/tryst-UID`
 //!
-//! A folder is used only if no other user can have put anything into it: it belongs to the user of the process (root
-//! also takes a `/run/tryst` that was given to another user, to share it with programs of that user), it is no symbolic
-//! link, and others may not write to it. It is held open, so that what is checked is what is used.
+//! A folder is used only if no other user can have written to it: it belongs to the user of the process (root
+//! also accepts a `/run/tryst` that belongs to another user, to share it with programs of that user), it is
+//! not a symbolic link, and other users may not write to it. It is kept open, so that the checked folder is
+//! the used one.
 
 use std::env;
 use std::ffi::OsString;
@@ -33,16 +35,16 @@ pub(crate) struct RuntimeFolder {
     owner: (u32, u32),
 }
 
-/// A place where the folder may be.
+/// A possible path of the folder.
 #[derive(Debug)]
 struct Candidate {
     path: PathBuf,
-    /// Of a folder that is made, and what others may have of one that exists.
+    /// The mode of a new folder, and the most permissions that an existing one may have.
     mode: u32,
 }
 
 impl RuntimeFolder {
-    /// The first folder that can be used. `log` hears of it where that is not the one that all programs share.
+    /// Opens the first usable folder. Calls `log` if that is not the folder that all programs share.
     pub(crate) fn open(log: impl Fn(std::fmt::Arguments<'_>)) -> anyhow::Result<Self> {
         let candidates = candidates(env::var_os("RUNTIME_DIRECTORY"), env::var_os("XDG_RUNTIME_DIR"));
         let (folder, refused) = first(&candidates);
@@ -84,17 +86,17 @@ impl RuntimeFolder {
         Ok(Self { handle, path: path.clone(), owner: (found.uid(), found.gid()) })
     }
 
-    /// A path to a file of the folder that was checked, wherever that is now.
+    /// A path to a file of the checked folder, even if that was moved since.
     fn file(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.handle.as_raw_fd())).join(name)
     }
 
-    /// For messages.
+    /// The path of a file, for messages.
     pub(crate) fn shown(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Opens a file, or makes it with mode 0600.
+    /// Opens a file, or creates it with mode 0600.
     pub(crate) fn open_or_make(&self, name: &str) -> io::Result<File> {
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
         let mut options = OpenOptions::new();
@@ -105,14 +107,15 @@ impl RuntimeFolder {
         if !found.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        // What root makes in another user's folder is that user's, whose programs open it too.
+        // A file that root creates in another user's folder must belong to that user, whose programs open it
+        // too.
         if (found.uid(), found.gid()) != self.owner && user() == 0 {
             fchown(&file, Some(self.owner.0), Some(self.owner.1))?;
         }
         Ok(file)
     }
 
-    /// Is `file` the one that has this name now?
+    /// Whether `file` is the file that has this name now.
     pub(crate) fn has(&self, name: &str, file: &File) -> io::Result<bool> {
         let (there, open) = match fs::symlink_metadata(self.file(name)) {
             Ok(there) => (there, file.metadata()?),
@@ -124,14 +127,14 @@ impl RuntimeFolder {
 
     /// Replaces a file as a whole.
     pub(crate) fn write(&self, name: &str, text: &str) -> io::Result<()> {
-        let beside = format!("{name}.new");
-        let mut file = self.open_or_make(&beside)?;
+        let new_name = format!("{name}.new");
+        let mut file = self.open_or_make(&new_name)?;
         file.set_len(0)?;
         file.write_all(text.as_bytes())?;
-        fs::rename(self.file(&beside), self.file(name))
+        fs::rename(self.file(&new_name), self.file(name))
     }
 
-    /// A short text; none if there is no such file.
+    /// Reads a short text; `None` if there is no such file.
     pub(crate) fn read(&self, name: &str) -> io::Result<Option<String>> {
         match files::opened(&self.file(name), libc::O_NOFOLLOW) {
             Ok((file, found)) => bounded::text(file, Some(found.len()), MAX_SECRET_FILE).map(Some),
@@ -147,8 +150,9 @@ impl RuntimeFolder {
 
 fn candidates(given: Option<OsString>, of_user: Option<OsString>) -> Vec<Candidate> {
     if let Some(given) = given.filter(|given| !given.is_empty()) {
-        // Several are separated by colons (systemd.exec(5)).
-        let first = given.as_bytes().split(|octet| *octet == b':').next().unwrap_or_default();
+        // Several folders are separated by colons (systemd.exec(5)).
+        let first = given.as_bytes().split(|octet| *octet == b':').next();
+        let first = first.expect("invariant: split gives at least one part");
         return vec![Candidate { path: OsString::from_vec(first.to_vec()).into(), mode: 0o755 }];
     }
     let of_user = of_user.filter(|folder| Path::new(folder).is_absolute());
@@ -158,7 +162,7 @@ fn candidates(given: Option<OsString>, of_user: Option<OsString>) -> Vec<Candida
     [Some(shared), of_user, Some(last)].into_iter().flatten().collect()
 }
 
-/// The first that can be used, and why those before it cannot.
+/// The first usable folder, and why those before it are not usable.
 fn first(candidates: &[Candidate]) -> (Option<RuntimeFolder>, String) {
     let mut refused = Vec::new();
     for candidate in candidates {
@@ -194,7 +198,7 @@ pub(crate) mod tests {
         assert_eq!(paths(Some(""), Some("user")), ["/run/tryst", &last]);
     }
 
-    /// Each of these is what another user could have prepared, or could change.
+    /// Folders that another user could have prepared, or can change.
     #[test]
     fn a_folder_that_another_user_could_have_made_or_can_write_to_is_not_used() {
         let own = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use common::bind::Prefix;
 use serde::Deserialize;
 
-use crate::control::config::raw::{Field, Slot, Slots};
+use crate::control::config::raw::{Field, RawList, RawValue};
 use crate::control::config::{ConfigError, INTERFACE, choice, folder_of, interface};
 use crate::host::files;
 use crate::wire::gue;
@@ -71,31 +71,31 @@ pub enum Udp {
 #[serde(deny_unknown_fields)]
 struct Raw {
     #[serde(default)]
-    version: Slot,
+    version: RawValue,
     #[serde(default)]
-    listen: Slot,
+    listen: RawValue,
     #[serde(default)]
-    directors: Slots,
+    directors: RawList,
     #[serde(default)]
-    backends: Slots,
+    backends: RawList,
     #[serde(default)]
-    vips: Slots,
+    vips: RawList,
     #[serde(default)]
-    max_hops: Slot,
+    max_hops: RawValue,
     #[serde(default)]
-    second_chance: Slot,
+    second_chance: RawValue,
     #[serde(default)]
-    udp: Slot,
+    udp: RawValue,
     #[serde(default)]
-    mode: Slot,
+    mode: RawValue,
     #[serde(default)]
-    interface: Slot,
+    interface: RawValue,
     #[serde(default)]
-    workers: Slot,
+    workers: RawValue,
     #[serde(default)]
-    mark: Slot,
+    mark: RawValue,
     #[serde(default)]
-    control: Slot,
+    control: RawValue,
 }
 
 /// Command-line options that override the file.
@@ -184,7 +184,7 @@ fn listen(field: Field<'_>) -> Result<SocketAddr, ConfigError> {
     address.ok_or_else(|| field.refuse("an address and a port, such as \"[::]:19523\""))
 }
 
-fn prefixes(list: &Slots, path: &Path, key: &'static str) -> Result<Vec<Prefix>, ConfigError> {
+fn prefixes(list: &RawList, path: &Path, key: &'static str) -> Result<Vec<Prefix>, ConfigError> {
     let wanted = |field: Field<'_>| prefix(field.text()).ok_or_else(|| field.refuse(PREFIX));
     list.required(path, key, "a list of addresses and prefixes, one at least")?.map(wanted).collect()
 }

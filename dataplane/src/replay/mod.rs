@@ -1,9 +1,9 @@
-//! `dataplane replay`: a capture through the packet path, without any privilege. What would have been sent is
-//! written to another capture; what became of each frame is counted.
+//! `dataplane replay`: sends a capture through the packet path, without any privilege. Writes the frames that
+//! would be sent to another capture, and counts the verdicts.
 //!
-//! Without a configuration the underlay is made up: sources [`DEFAULT_SOURCE_V4`] and [`DEFAULT_SOURCE_V6`], MTU
-//! 1,500, and [`DEFAULT_GATEWAY`] as the next hop of all. Frames leave from the link address that the client's frame
-//! was sent to. Time stamps are those of the frames that caused the output.
+//! Without a configuration the underlay has default values: sources [`DEFAULT_SOURCE_V4`] and
+//! [`DEFAULT_SOURCE_V6`], MTU 1,500, and [`DEFAULT_GATEWAY`] as the next hop of all backends. An output frame
+//! has the link address that the client's frame was sent to as its source, and the time stamp of that frame.
 
 use std::{
     fs::{File, Metadata},
@@ -27,23 +27,24 @@ use crate::{
     wire::ethernet::Mac,
 };
 
-/// Outer source without a configuration (RFC 5737).
+/// Outer source address towards IPv4 backends without a configuration (RFC 5737).
 pub const DEFAULT_SOURCE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-/// Outer source without a configuration (RFC 3849).
+/// Outer source address towards IPv6 backends without a configuration (RFC 3849).
 pub const DEFAULT_SOURCE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-/// Next hop without a configuration.
+/// Link address of the next hop without a configuration.
 pub const DEFAULT_GATEWAY: Mac = Mac([2, 0, 0, 0, 0, 1]);
 
-/// Runs a capture through the packet path and writes what would be sent
+/// Send a capture through the packet path and write the frames that would be sent
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Forwarding table: ours, or GLB Director's version 2
+    /// Forwarding table: of tablegen, or GLB Director's version 2
     #[arg(long, value_name = "TABLE")]
     table: PathBuf,
-    /// Data plane configuration, for source addresses, gateway_mac, mtu, echo and glb
+    /// Data plane configuration, for source addresses, gateway_mac, mtu, echo and glb [default: built-in
+    /// values]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print the counts as JSON
+    /// Print the counters as JSON [default: text]
     #[arg(long)]
     json: bool,
     /// Capture to read: pcap or pcapng, Ethernet
@@ -55,7 +56,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Replays and prints the counts.
+    /// Replays the capture and prints the counters.
     ///
     /// # Errors
     /// If a file cannot be read or written, or is refused.
@@ -66,7 +67,7 @@ impl Args {
         let reader = Reader::new(input).with_context(|| self.input.display().to_string())?;
         let counters = self.replay(&pipeline, reader)?;
         match self.report(&pipeline, &counters) {
-            // Its reader has seen enough, as `head` does.
+            // The reader of the output has closed it, as `head` does.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
             other => Ok(other?),
         }
@@ -85,7 +86,7 @@ impl Args {
         stdout.flush()
     }
 
-    /// A file that is read would be cut to nothing first.
+    /// Refuses an output that is also an input: creating it would truncate the input.
     fn output_is_no_input(&self) -> anyhow::Result<()> {
         let Ok(output) = std::fs::metadata(&self.output) else { return Ok(()) };
         let is_output = |file: &&PathBuf| {
@@ -144,23 +145,24 @@ fn underlay(config: UnderlayConfig) -> Underlay {
     }
 }
 
-/// The frame that a verdict sends. An encapsulated one leaves from the address that the captured one came to.
+/// The frame that a verdict sends. The source address of an encapsulated frame is the destination of the
+/// captured one.
 fn sent<'a>(verdict: &Verdict, captured: &Captured, out: &'a mut [u8]) -> Option<&'a [u8]> {
     match verdict {
         Verdict::Encapsulate(done) | Verdict::Local(done) => {
-            let frame = out.get_mut(..usize::try_from(done.len).ok()?)?;
+            let frame = out.get_mut(..done.len as usize)?;
             frame.get_mut(6..12)?.copy_from_slice(captured.frame.get(..6)?);
             Some(frame)
         }
-        Verdict::Answer { len, .. } => out.get(..usize::try_from(*len).ok()?),
+        Verdict::Answer { len, .. } => out.get(..*len as usize),
         Verdict::Pass(_) | Verdict::Drop(_) => None,
     }
 }
 
 fn to_json(pipeline: &Pipeline, counters: &Counters) -> serde_json::Value {
     let forwarding = pipeline.forwarding();
-    let tables = forwarding.tables().iter().enumerate().map(|(at, table)| {
-        let counts = counters.backends(at);
+    let tables = forwarding.tables().iter().enumerate().map(|(index, table)| {
+        let counts = counters.backends(index);
         let backends = table.backends.iter().zip(counts);
         let backends = backends.map(|(b, frames)| serde_json::json!({ "id": b.id, "frames": frames }));
         serde_json::json!({
@@ -198,9 +200,9 @@ fn print(to: &mut impl Write, pipeline: &Pipeline, counters: &Counters) -> std::
     for (what, name, count) in passed.chain(dropped).chain(answered).filter(|(.., count)| *count > 0) {
         writeln!(to, "  {:<24} {count:>12}", format!("{what} {name}"))?;
     }
-    for (at, table) in forwarding.tables().iter().enumerate() {
+    for (index, table) in forwarding.tables().iter().enumerate() {
         writeln!(to, "{}", table.name)?;
-        for (backend, frames) in table.backends.iter().zip(counters.backends(at)) {
+        for (backend, frames) in table.backends.iter().zip(counters.backends(index)) {
             writeln!(to, "  {:<24} {frames:>12}", backend.id)?;
         }
     }

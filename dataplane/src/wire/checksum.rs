@@ -2,23 +2,26 @@
 //!
 //! The sum is the one's complement sum of 16-bit words. Three properties make it cheap here:
 //!
-//! - It is the sum modulo 2^16 − 1, and 2^16 ≡ 1 modulo that. So a 32-bit word may be added whole: its two
-//!   halves weigh the same. Sums are kept in a u64 and folded once, at the end; 2^32 words of 32 bits fit.
-//! - The order of octets does not matter as long as it is the same everywhere, since swapping the octets of every
-//!   word swaps those of the sum. Words are read big-endian here so that header fields can be added as numbers.
-//! - A header whose fields but a few are known in advance has a sum that is known but for those few: a
-//!   [`Sum`] is `Copy` and can be kept, then extended.
+//! - It is the sum modulo 2^16 − 1, and 2^16 ≡ 1 modulo that. So a 32-bit word can be added whole: both
+//!   halves have the same weight. Sums are kept in a u64 and folded once, at the end; 2^32 words of 32 bits
+//!   fit.
+//! - The order of octets in a word does not matter as long as it is the same everywhere: swapping the octets
+//!   of every word swaps those of the sum. Words are read big-endian here so that header fields can be added
+//!   as numbers.
+//! - If most fields of a header are known in advance, their sum can be computed in advance: a [`Sum`] is
+//!   `Copy` and can be kept and extended later.
 //!
-//! An odd last octet counts as the high half of a word, so a `Sum` may be extended by slices of odd length only
-//! as its last step.
+//! An odd last octet counts as the high half of a word, so a `Sum` may be extended by slices of odd length
+//! only as its last step.
 //!
-//! **The two zeros.** One's complement has two: 0x0000 and 0xffff are the same number. A sum over octets that are not all
-//! zero is never 0x0000, because addition with end-around carry gives 0 only for 0 + 0; over nothing but zeros it is
-//! 0x0000, and the checksum 0xffff. A receiver that sums a message with its checksum expects 0xffff (RFC 1071 §1), so zeros
-//! with the checksum 0x0000 would be refused. A sum that is computed whole tells the two apart. One that is updated
-//! (RFC 1624, equation 3) does not: it has the form `~m + m'`, which is 0xffff where the message became all zero. So
-//! [`updated`] asks. IPv4 headers and what has a pseudo header are never all zero, and a [`Sum`] that starts from the
-//! complement of a checksum of one of these is right as it is.
+//! **The two zeros.** In one's complement 0x0000 and 0xffff are the same number. A sum over octets that are
+//! not all zero is never 0x0000, because addition with end-around carry gives 0 only for 0 + 0. A sum over
+//! zeros only is 0x0000, and its checksum is 0xffff. A receiver that sums a message with its checksum expects
+//! 0xffff (RFC 1071 §1), so it would refuse zeros with the checksum 0x0000. A sum over the whole message
+//! distinguishes the two cases. An incremental update (RFC 1624, equation 3) does not: it has the form `~m +
+//! m'`, which is 0xffff if the message becomes all zero. So [`updated`] takes a function that checks for
+//! zeros. IPv4 headers and messages with a pseudo header are never all zero, and a [`Sum`] that starts from
+//! the complement of a checksum of one of these is right without a check.
 
 /// An unfolded one's complement sum of 16-bit words.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,7 +45,7 @@ impl Sum {
         Self(self.0 + words as u64)
     }
 
-    /// Adds octets; an odd last one is the high half of a word.
+    /// Adds octets; an odd last octet is the high half of a word.
     #[inline]
     #[must_use]
     pub fn octets(self, bytes: &[u8]) -> Self {
@@ -55,7 +58,7 @@ impl Sum {
         sum.double(u32::from_be_bytes(last))
     }
 
-    /// The sum folded to 16 bits: 0xffff over octets that contain their own right checksum.
+    /// The sum folded to 16 bits: 0xffff for octets that include their own right checksum.
     #[inline]
     #[must_use]
     pub const fn fold(self) -> u16 {
@@ -68,7 +71,7 @@ impl Sum {
         folded
     }
 
-    /// The checksum to put into the field that was summed as zero.
+    /// The value of the checksum field, which was zero in the sum.
     #[inline]
     #[must_use]
     pub const fn checksum(self) -> u16 {
@@ -82,9 +85,10 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     Sum::ZERO.octets(bytes).checksum()
 }
 
-/// The checksum of octets of which one word has changed (RFC 1624, equation 3): one that was wrong stays wrong.
+/// Updates a checksum after one word has changed (RFC 1624, equation 3). A wrong checksum stays wrong.
 ///
-/// `all_zero` is asked rarely: are all the octets zero now that the checksum covers, itself left out?
+/// `all_zero` is called rarely. It returns whether all octets that the checksum covers are zero now, without
+/// the checksum itself.
 #[inline]
 #[must_use]
 pub fn updated(checksum: u16, from: u16, to: u16, all_zero: impl FnOnce() -> bool) -> u16 {
@@ -92,14 +96,15 @@ pub fn updated(checksum: u16, from: u16, to: u16, all_zero: impl FnOnce() -> boo
     if updated == 0 && all_zero() { 0xffff } else { updated }
 }
 
-/// Whether octets that hold their own checksum sum to what RFC 1071 asks.
+/// Whether octets that include their own checksum have the sum that RFC 1071 requires.
 #[inline]
 #[must_use]
 pub fn holds(bytes: &[u8]) -> bool {
     Sum::ZERO.octets(bytes).fold() == 0xffff
 }
 
-/// The sum of the IPv6 pseudo header (RFC 8200 §8.1); `length` counts what the checksum covers.
+/// The sum of the IPv6 pseudo header (RFC 8200 §8.1); `length` is the number of octets that the checksum
+/// covers.
 #[must_use]
 pub fn ipv6_pseudo(source: &[u8; 16], destination: &[u8; 16], length: u32, protocol: u8) -> Sum {
     Sum::ZERO.octets(source).octets(destination).double(length).word(u16::from(protocol))
@@ -141,7 +146,8 @@ mod tests {
         assert_eq!(Sum(0xffff_ffff_0000_0001).fold(), 1);
     }
 
-    /// A message of two words that becomes another: its checksum is that of the new one, summed anew.
+    /// A message of two words that becomes another: its checksum is that of the new message, computed from
+    /// scratch.
     fn check_update(first: u16, second: u16, to: u16) {
         let words = |first: u16| [first.to_be_bytes(), second.to_be_bytes()].concat();
         let new = updated(reference(&words(first)), first, to, || to == 0 && second == 0);
@@ -178,7 +184,8 @@ mod tests {
 
         #[test]
         fn equals_the_reference(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            // 0 and 0xffff are the same number; only the sum of nothing but zeros may differ, and it does not.
+            // 0 and 0xffff are the same number; only the sum of nothing but zeros may differ, and it does
+            // not.
             prop_assert_eq!(checksum(&bytes), reference(&bytes));
         }
 

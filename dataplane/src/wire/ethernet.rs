@@ -13,11 +13,11 @@ use etherparse::{Ethernet2HeaderSlice, SingleVlanHeaderSlice};
 
 use super::WireError;
 
-/// Length of the header without tags.
+/// Length of the header without tags, in octets.
 pub const HEADER_LEN: usize = 14;
-/// Length of one tag.
+/// Length of a tag, in octets.
 pub const TAG_LEN: usize = 4;
-/// Tags that are looked through; a frame with more is left to the host.
+/// Largest number of tags that the parser follows; a frame with more is left to the host.
 pub const MAX_TAGS: usize = 2;
 
 /// IPv4.
@@ -28,7 +28,7 @@ pub const TYPE_IPV6: u16 = 0x86dd;
 pub const TYPE_VLAN: u16 = 0x8100;
 /// 802.1ad.
 pub const TYPE_SERVICE_VLAN: u16 = 0x88a8;
-/// QinQ before it had a standard.
+/// The QinQ type in use before the standard.
 pub const TYPE_OLD_QINQ: u16 = 0x9100;
 
 /// A link-layer address.
@@ -67,13 +67,13 @@ impl FromStr for Mac {
     }
 }
 
-/// A frame whose link-layer header has been read.
+/// A frame with a parsed link-layer header.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
     header: &'a [u8],
     /// The type after the tags.
     pub ether_type: u16,
-    /// All that follows the header, padding included.
+    /// The octets after the header, padding included.
     pub payload: &'a [u8],
 }
 
@@ -99,7 +99,7 @@ impl<'a> Frame<'a> {
             if !is_tag(ether_type) {
                 break;
             }
-            let tag = SingleVlanHeaderSlice::from_slice(frame.get(at..).unwrap_or_default());
+            let tag = SingleVlanHeaderSlice::from_slice(frame.get(at..).unwrap_or(&[]));
             ether_type = tag.map_err(|_| WireError::Truncated)?.ether_type().0;
             at += TAG_LEN;
         }
@@ -119,13 +119,13 @@ impl<'a> Frame<'a> {
         self.header
     }
 
-    /// Whom the frame was sent to.
+    /// Destination address.
     #[must_use]
     pub fn destination(&self) -> Mac {
         Mac(super::octets(self.header, 0).unwrap_or_default())
     }
 
-    /// Who sent the frame.
+    /// Source address.
     #[must_use]
     pub fn source(&self) -> Mac {
         Mac(super::octets(self.header, 6).unwrap_or_default())
@@ -137,14 +137,14 @@ const fn is_tag(ether_type: u16) -> bool {
     matches!(ether_type, TYPE_VLAN | TYPE_SERVICE_VLAN | TYPE_OLD_QINQ)
 }
 
-/// A header without tags, to write.
+/// A header without tags, for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Whom the frame is for.
+    /// Destination address.
     pub destination: Mac,
-    /// Who sends it.
+    /// Source address.
     pub source: Mac,
-    /// What follows.
+    /// Type of the payload.
     pub ether_type: u16,
 }
 

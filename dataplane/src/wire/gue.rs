@@ -7,27 +7,27 @@
 //! │ hop 1 │ hop 2 │ …         4 octets each (type 0, IPv4) or 16 (type 1, IPv6)
 //! ```
 //!
-//! The header length counts 32-bit words after the first. Hop 0 is the outer destination of the first packet and
-//! is not in the list; `next hop` is the index of the hop that would be asked next.
+//! The header length counts 32-bit words after the first. Hop 0, the outer destination of the first packet,
+//! is not in the list; `next hop` is the index of the hop to try next.
 
 use super::WireError;
 
-/// The UDP port of every receiver.
+/// The UDP port of all receivers.
 pub const PORT: u16 = 19_523;
-/// The word that every GUE packet starts with.
+/// Length of the first word of a GUE header, in octets.
 pub const HEADER_LEN: usize = 4;
-/// The word that starts the private data.
+/// Length of the first word of the private data, in octets.
 pub const PRIVATE_LEN: usize = 4;
-/// What is written before the hops.
+/// Length of the part before the hops, in octets.
 pub const FIXED_LEN: usize = HEADER_LEN + PRIVATE_LEN;
-/// The header length has five bits.
+/// Largest header length, in words: the field has five bits.
 const MAX_WORDS: usize = 31;
 /// Private type of IPv4 hops.
 pub const TYPE_IPV4: u16 = 0;
 /// Private type of IPv6 hops.
 pub const TYPE_IPV6: u16 = 1;
 
-/// Hops of `hop_len` octets that the header has room for: 30 of IPv4, 7 of IPv6.
+/// Number of hops of `hop_len` octets that the header has room for: 30 of IPv4, 7 of IPv6.
 #[must_use]
 pub const fn capacity(hop_len: usize) -> usize {
     (MAX_WORDS - 1) * 4 / hop_len
@@ -52,24 +52,24 @@ pub const fn emit(inner_protocol: u8, hop_len: usize, count: usize) -> Result<[u
     Ok([words, inner_protocol, 0, 0, 0, private_type, 0, hops])
 }
 
-/// Why a header is refused. One counter each in `redirect`.
+/// Why a header is invalid. `redirect` has a counter for each reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GueError {
-    /// It ends before it says it does.
+    /// It is shorter than its header length.
     Truncated,
-    /// A version other than 0 (version 1 is IP straight in UDP).
+    /// A version other than 0 (version 1 is IP directly in UDP).
     Version,
-    /// The control bit: no packet inside.
+    /// The control bit is set: there is no inner packet.
     Control,
-    /// A flag is set; each would announce a field that is not understood.
+    /// A flag is set; each flag announces a field that this program does not support.
     Flags,
     /// The inner protocol is neither IPv4 nor IPv6.
     InnerProtocol,
-    /// The header length is not that of the hops.
+    /// The header length does not match the number of hops.
     HeaderLength,
     /// An unknown type of private data.
     PrivateType,
-    /// The next hop lies beyond the end of the list.
+    /// The next hop is beyond the end of the list.
     NextHop,
 }
 
@@ -79,16 +79,16 @@ impl From<WireError> for GueError {
     }
 }
 
-/// A header whose parts agree with each other, and what follows it.
+/// A valid header, and the inner packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gue<'a> {
     /// 4 or 41.
     pub inner_protocol: u8,
-    /// Index of the hop to ask next; equal to the number of hops if none is left.
+    /// Index of the hop to try next; equal to the number of hops after the last one.
     pub next_hop: u8,
     /// The hops.
     pub hops: Hops<'a>,
-    /// The packet inside.
+    /// The inner packet.
     pub inner: &'a [u8],
 }
 
@@ -102,7 +102,7 @@ pub enum Hops<'a> {
 }
 
 impl Hops<'_> {
-    /// How many.
+    /// Number of hops.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self {
@@ -111,7 +111,7 @@ impl Hops<'_> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -128,17 +128,17 @@ impl Hops<'_> {
 }
 
 impl<'a> Gue<'a> {
-    /// Reads what follows the UDP header.
+    /// Parses the payload of a UDP datagram.
     ///
     /// # Errors
-    /// The first thing that is wrong, in the order of the octets.
+    /// The first error, in the order of the octets.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, GueError> {
         let (&[first, inner_protocol, flags_high, flags_low], rest) =
             bytes.split_first_chunk().ok_or(GueError::Truncated)?;
         check_first_word(first, inner_protocol, flags_high | flags_low)?;
         let words = usize::from(first & 0x1f);
         let (data, inner) = rest.split_at_checked(words * 4).ok_or(GueError::Truncated)?;
-        // No private data at all is legal GUE, but not ours: the length must be that of the hops.
+        // GUE without private data is valid but not supported: the length must match the hops.
         let (&[type_high, type_low, next_hop, count], list) =
             data.split_first_chunk().ok_or(GueError::HeaderLength)?;
         let hops = match u16::from_be_bytes([type_high, type_low]) {
@@ -220,7 +220,8 @@ mod tests {
         }
     }
 
-    /// Every value of every 16-bit half of the first two words, against a second reading of the format.
+    /// Every value of every 16-bit half of the first two words, compared with a second implementation of the
+    /// format.
     #[test]
     fn every_half_word() {
         let good = packet(4, 2, &[0; 200]);

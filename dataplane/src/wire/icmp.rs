@@ -1,4 +1,4 @@
-//! ICMP (RFC 792) and ICMPv6 (RFC 4443), as far as a balancer must look: what kind of message it is, and the
+//! ICMP (RFC 792) and ICMPv6 (RFC 4443), as far as a balancer needs them: the kind of a message, and the
 //! packet that an error quotes.
 //!
 //! ```text
@@ -10,7 +10,7 @@ use super::octets;
 
 /// Length of the header before the quote or the data.
 pub const HEADER_LEN: usize = 8;
-/// Octets of the quoted transport header that every error holds (RFC 792).
+/// Octets of the quoted transport header that every error contains (RFC 792).
 pub const QUOTED_TRANSPORT_LEN: usize = 8;
 
 const V4_ECHO_REPLY: u8 = 0;
@@ -27,19 +27,19 @@ const V6_FIRST_INFORMATIONAL: u8 = 128;
 const V6_ECHO_REQUEST: u8 = 128;
 const V6_ECHO_REPLY: u8 = 129;
 
-/// What a message is to a balancer.
+/// The kind of a message, as far as a balancer distinguishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It reports on a packet that it quotes.
+    /// An error about a packet, which it quotes.
     Error,
-    /// Somebody pings.
+    /// An echo request.
     EchoRequest,
-    /// All else.
+    /// Any other message.
     Other,
 }
 
-/// The kind of an ICMP message. A redirect (type 5) is `Other`: it speaks to the host that sent the quoted
-/// packet through the wrong router of its own link, and means nothing at the end of a tunnel.
+/// The kind of an ICMP message. A redirect (type 5) is `Other`: it is for a host that sent the quoted packet
+/// to the wrong router of its own link, and has no meaning at the end of a tunnel.
 #[inline]
 #[must_use]
 pub fn kind_v4(message: &[u8]) -> Option<Kind> {
@@ -61,7 +61,7 @@ pub fn kind_v6(message: &[u8]) -> Option<Kind> {
     })
 }
 
-/// The packet that an error quotes, as much as there is of it.
+/// The part of a packet that an error quotes.
 #[inline]
 #[must_use]
 pub fn quoted(message: &[u8]) -> Option<&[u8]> {

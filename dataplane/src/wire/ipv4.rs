@@ -9,20 +9,20 @@ use super::{
 
 /// Length of a header without options.
 pub const HEADER_LEN: usize = 20;
-/// The TTL of what we send.
+/// The TTL of packets that this program creates.
 pub const DEFAULT_TTL: u8 = 64;
 /// The don't-fragment bit in the word of flags and offset.
 const DONT_FRAGMENT: u16 = 0x4000;
-/// The more-fragments bit there.
+/// The more-fragments bit in the same word.
 const MORE_FRAGMENTS: u16 = 0x2000;
-/// The offset there, in units of eight octets.
+/// The offset in the same word, in units of eight octets.
 const OFFSET: u16 = 0x1fff;
 
-/// Option kinds that are one octet.
+/// Option kinds of a single octet.
 const END_OF_LIST: u8 = 0;
 const NO_OPERATION: u8 = 1;
 
-/// A header with its options, whole in its slice. The total length is as written, not as found.
+/// A complete header with its options. The total length is unchecked.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     header: Ipv4HeaderSlice<'a>,
@@ -51,7 +51,7 @@ impl<'a> View<'a> {
         self.header.slice().len()
     }
 
-    /// Length of header and payload, as written.
+    /// Length of header and payload, by the header.
     #[inline]
     #[must_use]
     pub fn total_len(&self) -> usize {
@@ -78,21 +78,21 @@ impl<'a> View<'a> {
         u16::from_be_bytes([self.fixed[6], self.fixed[7]])
     }
 
-    /// Whether routers may not fragment it.
+    /// Whether DF is set.
     #[inline]
     #[must_use]
     pub fn dont_fragment(&self) -> bool {
         self.fragment_word() & DONT_FRAGMENT != 0
     }
 
-    /// Whether it is a part of a packet: more fragments follow, or it does not start at offset 0.
+    /// Whether it is a fragment: more fragments follow, or it does not start at offset 0.
     #[inline]
     #[must_use]
     pub fn is_fragment(&self) -> bool {
         self.fragment_word() & (MORE_FRAGMENTS | OFFSET) != 0
     }
 
-    /// Whether it is a part that has no transport header.
+    /// Whether it is a fragment without the transport header.
     #[inline]
     #[must_use]
     pub fn is_later_fragment(&self) -> bool {
@@ -120,19 +120,19 @@ impl<'a> View<'a> {
         self.header.destination()
     }
 
-    /// Whether the header's checksum is right (RFC 1122 §3.2.1.2: one that is not must be dropped).
+    /// Whether the header's checksum is right (RFC 1122 §3.2.1.2: a packet with a wrong one must be dropped).
     #[inline]
     #[must_use]
     pub fn checksum_holds(&self) -> bool {
         if self.header_len() == HEADER_LEN {
-            // The length is a constant here: five additions and no loop.
+            // The length is constant in this branch: five additions and no loop.
             return checksum::holds(self.fixed);
         }
         checksum::holds(self.header.slice())
     }
 
-    /// Whether the options can be read to their end (RFC 791 §3.1): each is one octet (end of list, no operation), or
-    /// has a length of two or more that ends within the header. What follows the end of the list is padding.
+    /// Whether all options are valid (RFC 791 §3.1): each is a single octet (end of list, no operation), or
+    /// has a length of two or more that ends within the header. Octets after the end of the list are padding.
     #[inline]
     #[must_use]
     pub fn options_hold(&self) -> bool {
@@ -157,7 +157,7 @@ fn options_hold(mut options: &[u8]) -> bool {
     true
 }
 
-/// A header without options, to write.
+/// A header without options, for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// DSCP and ECN.
@@ -166,7 +166,7 @@ pub struct Header {
     pub total_len: u16,
     /// The identification.
     pub identification: u16,
-    /// Whether routers may not fragment it.
+    /// Whether DF is set.
     pub dont_fragment: bool,
     /// Time to live.
     pub ttl: u8,
@@ -309,7 +309,7 @@ mod tests {
         }
     }
 
-    /// One option that fills the header, of every kind and length: it ends within the header or it does not.
+    /// An option that fills the header, of every kind and length: it ends within the header or it does not.
     #[test]
     fn every_kind_and_length_of_an_option() {
         for (kind, len) in (2..=u8::MAX).flat_map(|kind| (0..=u8::MAX).map(move |len| (kind, len))) {

@@ -5,8 +5,8 @@
 //!                   └── extension ──────┘└── extension ──┘
 //! ```
 //!
-//! An extension's length is in units of eight octets and does not count the first eight, but for AH (units of
-//! four, less two) and the fragment header (always eight).
+//! An extension's length is in units of eight octets and does not count the first eight, except for AH (units
+//! of four, minus two) and the fragment header (always eight octets).
 
 use etherparse::Ipv6HeaderSlice;
 
@@ -14,12 +14,12 @@ use super::WireError;
 
 /// Length of the fixed header.
 pub const HEADER_LEN: usize = 40;
-/// The least MTU of a link (RFC 8200 §5).
+/// The smallest MTU of a link, in octets (RFC 8200 §5).
 pub const LEAST_MTU: u16 = 1_280;
-/// The hop limit of what we send.
+/// The hop limit of packets that this program creates.
 pub const DEFAULT_HOP_LIMIT: u8 = 64;
-/// Extension headers that are looked through. RFC 8200 §4.1 names seven positions, none used twice in practice;
-/// longer chains serve attacks on parsers more often than hosts.
+/// Largest number of extension headers that the parser follows. RFC 8200 §4.1 names seven positions, in
+/// practice none is used twice; longer chains are attacks on parsers more often than traffic of hosts.
 pub const MAX_EXTENSIONS: usize = 8;
 
 const HOP_BY_HOP: u8 = 0;
@@ -31,7 +31,7 @@ const MOBILITY: u8 = 135;
 const HOST_IDENTITY: u8 = 139;
 const SHIM6: u8 = 140;
 
-/// Whether a next-header value names an extension header that can be looked through.
+/// Whether a next-header value names an extension header that the parser can follow.
 #[inline]
 #[must_use]
 pub const fn is_extension(next_header: u8) -> bool {
@@ -48,7 +48,7 @@ pub const fn is_extension(next_header: u8) -> bool {
     )
 }
 
-/// A fixed header, whole in its slice. The payload length is as written, not as found.
+/// A complete fixed header. The payload length is unchecked.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     header: Ipv6HeaderSlice<'a>,
@@ -70,7 +70,7 @@ impl<'a> View<'a> {
         Ok(Self { header, fixed })
     }
 
-    /// Length of header and payload, as written.
+    /// Length of header and payload, by the header.
     #[inline]
     #[must_use]
     pub fn total_len(&self) -> usize {
@@ -91,7 +91,7 @@ impl<'a> View<'a> {
         u16::from_be_bytes([self.fixed[2], self.fixed[3]])
     }
 
-    /// What follows the fixed header.
+    /// Type of the header after the fixed header.
     #[inline]
     #[must_use]
     pub fn next_header(&self) -> u8 {
@@ -113,22 +113,22 @@ impl<'a> View<'a> {
     }
 }
 
-/// What a packet carries behind its extension headers.
+/// The header after the extension headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Upper {
-    /// Protocol of what starts at `offset`.
+    /// Protocol of the header at `offset`.
     pub protocol: u8,
-    /// Where it starts, counted from the end of the fixed header.
+    /// Its offset in octets, from the end of the fixed header.
     pub offset: usize,
-    /// Set if the packet is a part of a greater one. The chain is then followed no further: only the first part
-    /// has the rest of it, and all parts of a packet must be read alike.
+    /// Set if the packet is a fragment. Then the chain is not followed further: only the first fragment has
+    /// all of it, and all fragments of a packet must be treated alike.
     pub fragment: Option<Fragment>,
 }
 
-/// What a fragment header says; one that spans the whole packet (RFC 6946) is looked through instead.
+/// A fragment header. A header of an unfragmented packet (RFC 6946) is skipped instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fragment {
-    /// Whether this part does not start at offset 0.
+    /// Whether this fragment does not start at offset 0.
     pub later: bool,
 }
 
@@ -177,16 +177,16 @@ fn extension_len(kind: u8, length: u8) -> usize {
     }
 }
 
-/// A fixed header, to write.
+/// A fixed header, for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// DSCP and ECN.
     pub traffic_class: u8,
-    /// The flow label; 20 bits are used.
+    /// The flow label, 20 bits.
     pub flow_label: u32,
-    /// Length of what follows.
+    /// Length of the octets after this header.
     pub payload_len: u16,
-    /// What follows.
+    /// Type of the next header.
     pub next_header: u8,
     /// Hop limit.
     pub hop_limit: u8,
@@ -255,7 +255,7 @@ mod tests {
                     _ if version != 6 => Err(WireError::Malformed),
                     _ => Ok(()),
                 };
-                // A short header of another version may be called either way; it is an error both ways.
+                // A truncated header of another version may give either error.
                 assert!(read == expected || (cut < 40 && read.is_err()), "version {version} cut {cut}");
             }
         }

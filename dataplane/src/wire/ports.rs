@@ -1,12 +1,12 @@
-//! The first four octets of TCP and UDP: the ports. An ICMP error may quote as little as eight octets of a
-//! transport header (RFC 792), so nothing more is asked of it.
+//! The first four octets of TCP and UDP: the ports. An ICMP error may quote only eight octets of a transport
+//! header (RFC 792), so nothing more is read.
 
 /// Source and destination port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ports {
-    /// Of the sender.
+    /// The sender's port.
     pub source: u16,
-    /// Of the receiver.
+    /// The receiver's port.
     pub destination: u16,
 }
 
@@ -19,7 +19,7 @@ impl Ports {
         Some(Self { source: u16::from_be_bytes([a, b]), destination: u16::from_be_bytes([c, d]) })
     }
 
-    /// The ports as the other side sends them.
+    /// The ports in the other direction.
     #[inline]
     #[must_use]
     pub const fn reversed(self) -> Self {

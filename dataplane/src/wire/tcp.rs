@@ -1,4 +1,5 @@
-//! TCP (RFC 9293): the header's length and the meaning of its flags. Ports are read by [`Ports`](super::ports::Ports).
+//! TCP (RFC 9293): the header's length and the meaning of its flags. Ports are read by
+//! [`Ports`](super::ports::Ports).
 
 /// Length of a header without options, in octets.
 pub const HEADER_LEN: usize = 20;

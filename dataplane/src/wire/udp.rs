@@ -1,4 +1,5 @@
-//! UDP (RFC 768). A checksum of zero means none: allowed on IPv4, and on IPv6 for tunnels (RFC 6935).
+//! UDP (RFC 768). A checksum of zero means that there is none: allowed on IPv4, and on IPv6 for tunnels (RFC
+//! 6935).
 
 use etherparse::UdpHeaderSlice;
 
@@ -7,7 +8,7 @@ use super::{WireError, ports::Ports};
 /// Length of the header.
 pub const HEADER_LEN: usize = 8;
 
-/// A header, whole in its slice. The length is as written, not as found.
+/// A complete header. The length is unchecked.
 #[derive(Debug, Clone)]
 pub struct View<'a>(UdpHeaderSlice<'a>);
 
@@ -32,14 +33,14 @@ impl<'a> View<'a> {
         usize::from(self.0.length())
     }
 
-    /// The checksum as written.
+    /// The checksum field.
     #[must_use]
     pub fn checksum(&self) -> u16 {
         self.0.checksum()
     }
 }
 
-/// A header without checksum, to write.
+/// A header without checksum, for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Both ports.

@@ -1,35 +1,38 @@
-//! Transport checksums that a sender left to its network card (CHECKSUM_PARTIAL), and how to finish them.
+//! Unfinished transport checksums (CHECKSUM_PARTIAL), which a sender left to its network card; and how to
+//! finish them.
 //!
-//! A packet that was made on this host, in another namespace of it or in a virtual machine has no transport checksum
-//! yet: the field holds the sum of the pseudo header, and the card is to add up the rest. Where no card follows, such
-//! as on a veth, the kernel carries a mark with the packet instead. A packet that is encapsulated loses the mark, and
-//! the server drops it. So the checksum must be finished before.
+//! A packet from this host, from another namespace of it or from a virtual machine may have no transport
+//! checksum yet: the field contains the sum of the pseudo header, and the card is expected to add the sum of
+//! the segment. Without a card on the path, as on a veth, the kernel keeps a mark with the packet instead.
+//! Encapsulation loses the mark, and the server would drop the packet. So the checksum must be finished
+//! before.
 //!
-//! Who tells that a checksum is unfinished:
+//! How an unfinished checksum is recognised:
 //!
-//! - A packet socket does, with the two numbers of a [`Partial`].
-//! - Inside a tunnel nothing does. There the field is compared with the sum of the pseudo header ([`find`]). A finished
-//!   checksum equals that sum by chance, once in 65,536 packets, and then finishing changes nothing: let P be the sum
-//!   of the pseudo header and D that of the segment without the field. The right checksum is ~(P + D). With P in the
-//!   field the segment sums to P + D, and [`finish`] writes ~(P + D).
+//! - A packet socket reports it, with the two numbers of a [`Partial`].
+//! - Inside a tunnel there is no mark. There the field is compared with the sum of the pseudo header
+//!   ([`find`]). A finished checksum equals that sum by chance, once in 65,536 packets, and then finishing
+//!   changes nothing: let P be the sum of the pseudo header and D that of the segment without the field. The
+//!   right checksum is ~(P + D). With P in the field the segment sums to P + D, and [`finish`] writes ~(P +
+//!   D).
 //!
 //! Sources: RFC 1071; Documentation/networking/checksum-offloads.rst.
 
 use super::checksum::{Sum, ipv6_pseudo};
 use super::{ipv4, ipv6, protocol};
 
-/// Where the sum starts in the packet or frame, and where its field lies behind that start.
+/// Where the sum starts in the packet or frame, and where its field is after that start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partial {
-    /// Octets from the start of the packet or frame.
+    /// Offset in octets from the start of the packet or frame.
     pub start: usize,
-    /// Octets from `start`.
+    /// Offset in octets from `start`.
     pub field: usize,
 }
 
-/// The unfinished checksum of an IP packet without padding, if its TCP or UDP checksum field holds the sum of the
-/// pseudo header. That sum is never 0, so that a UDP packet without checksum is not unfinished. Fragments never are:
-/// their sender's kernel finishes the checksum before it cuts the packet.
+/// Finds the unfinished checksum of an IP packet without padding: its TCP or UDP checksum field contains the
+/// sum of the pseudo header. That sum is never 0, so a UDP packet without checksum does not count as
+/// unfinished. Nor do fragments: their sender's kernel finishes the checksum before it fragments the packet.
 #[must_use]
 pub fn find(packet: &[u8]) -> Option<Partial> {
     let (number, start, pseudo) = match packet.first()? >> 4 {
@@ -46,10 +49,11 @@ pub fn find(packet: &[u8]) -> Option<Partial> {
     (u16::from_be_bytes(*found) == pseudo.fold()).then_some(Partial { start, field })
 }
 
-/// Adds up from `start` to the end and writes the complement into the field. What does not fit is left alone.
+/// Sums from `start` to the end and writes the complement to the field. Does nothing if the offsets are
+/// outside the packet.
 ///
-/// A sum of zero is written as 0xffff, which is the same number (RFC 1071) and for UDP the only right one (RFC 768:
-/// zero means "none").
+/// A checksum of zero is written as 0xffff, which is the same number (RFC 1071), and for UDP the only valid
+/// form (RFC 768: zero means "none").
 pub fn finish(frame: &mut [u8], partial: Partial) {
     let Some(covered) = frame.get_mut(partial.start..) else { return };
     let sum = match Sum::ZERO.octets(covered).checksum() {
@@ -73,7 +77,7 @@ fn transport_v4(packet: &[u8]) -> Option<(u8, usize, Sum)> {
     Some((number, start, addresses.double(len).word(u16::from(number))))
 }
 
-/// The same for IPv6, behind its extension headers.
+/// The same for IPv6, after its extension headers.
 fn transport_v6(packet: &[u8]) -> Option<(u8, usize, Sum)> {
     let header = ipv6::View::parse(packet).ok()?;
     let upper = ipv6::upper(header.next_header(), packet.get(ipv6::HEADER_LEN..)?).ok()?;
@@ -103,7 +107,8 @@ mod tests {
         sum
     }
 
-    /// A packet as etherparse writes it, with its right checksum; where its transport header and the field lie.
+    /// A packet as etherparse writes it, with the right checksum; and the offsets of its transport header and
+    /// field.
     fn whole(v4: bool, tcp: bool, payload: &[u8]) -> (Vec<u8>, Partial) {
         let ip = if v4 {
             PacketBuilder::ipv4([192, 0, 2, 1], [203, 0, 113, 10], 64)
@@ -119,7 +124,7 @@ mod tests {
         (octets, Partial { start: if v4 { 20 } else { 40 }, field: if tcp { 16 } else { 6 } })
     }
 
-    /// The same as its sender's kernel leaves it: the field holds the sum of the pseudo header.
+    /// The same packet as its sender's kernel leaves it: the field contains the sum of the pseudo header.
     fn unfinished(whole: &[u8], partial: Partial) -> Vec<u8> {
         let addresses = if partial.start == 20 { &whole[12..20] } else { &whole[8..40] };
         let len = u16::try_from(whole.len() - partial.start).unwrap().to_be_bytes();
@@ -149,7 +154,8 @@ mod tests {
         }
     }
 
-    /// Of all payloads that differ in one word, one makes the right checksum equal the sum of the pseudo header.
+    /// Of all payloads that differ in one word, a single one makes the right checksum equal the sum of the
+    /// pseudo header.
     #[test]
     fn a_right_checksum_that_looks_unfinished_stays_as_it_is() {
         for (v4, tcp) in kinds() {
@@ -202,7 +208,7 @@ mod tests {
         unfinished(&whole, partial)[40..].to_vec()
     }
 
-    /// The pseudo header counts neither options nor extension headers.
+    /// The pseudo header includes neither options nor extension headers.
     #[test]
     fn options_and_extension_headers_are_looked_through() {
         let mut whole = Vec::new();

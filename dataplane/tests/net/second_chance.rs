@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use common::backend::{Health, State};
 use common::flow::HashFields;
-use dataplane::control::socket::{Format, ask};
+use dataplane::control::socket::{Format, query};
 use dataplane::testkit::lab::client::Tally;
 use dataplane::testkit::lab::modes::Modes;
 use dataplane::testkit::lab::netns::Namespace;
@@ -296,11 +296,11 @@ fn status_shows_the_second_hop() {
     world.publish().unwrap();
     world.exchange();
     let socket = world.redirect_socket(0);
-    let json: serde_json::Value = serde_json::from_str(&ask(&socket, Format::Json).unwrap()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&query(&socket, Format::Json).unwrap()).unwrap();
     let from = json["kept_on_second_hop_from"].as_object().unwrap();
     assert!(from.values().filter_map(serde_json::Value::as_u64).sum::<u64>() > 0, "{json}");
     assert!(json["since_second_hop_ms"].is_u64());
-    let text = ask(&socket, Format::Text).unwrap();
+    let text = query(&socket, Format::Text).unwrap();
     assert!(text.contains("kept on the second hop, from: "), "{text}");
 }
 

@@ -1,9 +1,9 @@
-//! Why a configuration is refused.
+//! Errors of a configuration.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-/// File, line, key, what was found, what is allowed.
+/// An error with file, line, key, the value found and the values allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     file: PathBuf,
@@ -13,13 +13,13 @@ pub struct ConfigError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Problem {
-    /// A value that is not allowed, or that is missing.
+    /// A value is not allowed, or missing.
     Value {
         key: String,
         found: Option<String>,
         allowed: String,
     },
-    /// Not YAML, or not the document that is expected.
+    /// Not YAML, or not the expected document.
     Document(String),
     Unreadable(String),
     /// The file is longer than any configuration.
@@ -40,9 +40,9 @@ impl ConfigError {
     }
 
     pub(crate) fn document(file: &Path, error: &serde_yaml::Error) -> Self {
-        // The place is told once, by us.
-        let told = error.without_snippet().to_string();
-        let message = told.split(" at line ").next().unwrap_or(&told).to_owned();
+        // The line is printed once, by `Display`.
+        let text = error.without_snippet().to_string();
+        let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
         let line = error.location().map(|location| location.line()).filter(|&line| line > 0);
         Self { file: file.to_owned(), line, problem: Problem::Document(message) }
     }
@@ -55,7 +55,7 @@ impl ConfigError {
         Self { file: file.to_owned(), line: None, problem }
     }
 
-    /// The file could not be read at all.
+    /// Whether the file could not be read at all.
     pub fn is_unreadable(&self) -> bool {
         matches!(self.problem, Problem::Unreadable(_))
     }

@@ -1,6 +1,6 @@
-//! What a table file of GLB Director's does not hold: which fields of a packet are hashed. GLB says it in its director's
-//! own configuration (`director.conf`), so here it is the key `glb` of `dataplane.yaml`. A table of `tablegen` holds its
-//! fields, and a configuration that says them again is refused.
+//! The hash fields of a GLB Director table file, which does not contain them. GLB has them in its director's
+//! own configuration (`director.conf`); here they are the key `glb` of `dataplane.yaml`. A table of
+//! `tablegen` contains its fields, and a configuration that gives them again is refused.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use common::flow::HashFields;
 use super::ConfigError;
 use super::raw::{Field, RawGlb};
 
-/// The fields that GLB's director.conf names.
+/// The hash fields of GLB's director.conf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GlbFields {
-    /// What the flow hash reads.
+    /// Fields of the flow hash.
     pub hash_fields: HashFields,
-    /// What a second look-up reads whose hops are appended.
+    /// Fields of a second look-up, whose hops are appended.
     pub alt_hash_fields: HashFields,
 }
 
@@ -41,19 +41,19 @@ impl GlbFields {
 
 fn fields<'a>(list: impl Iterator<Item = Field<'a>>) -> Result<HashFields, ConfigError> {
     let mut all = HashFields::NONE;
-    for one in list {
-        let field = HashFields::from_name(one.text()).filter(|field| !all.contains(*field));
-        all = all.with(field.ok_or_else(|| one.refuse(FIELDS))?);
+    for entry in list {
+        let field = HashFields::from_name(entry.text()).filter(|field| !all.contains(*field));
+        all = all.with(field.ok_or_else(|| entry.refuse(FIELDS))?);
     }
     Ok(all)
 }
 
-/// The warning about a GLB Director file whose hash fields no configuration gives.
+/// The warning about a GLB Director file without hash fields in the configuration.
 pub const ASSUMED: &str = "a GLB Director table file does not say which fields it hashes: [src_addr] is taken, GLB's default. If \
                            director.conf sets hash_fields or alt_hash_fields, set the same under `glb` in the configuration; \
                            `glb: {}` confirms the default";
 
-/// The key `glb`, and a table of `tablegen`.
+/// The configuration has the key `glb`, but the table is not a GLB Director file.
 #[derive(Debug, thiserror::Error)]
 #[error("not a GLB Director table file, so it holds its hash fields: remove `glb` from the configuration")]
 pub struct NotGlb;

@@ -1,7 +1,7 @@
-//! `dataplane.yaml`: what a director is told. A [`Config`] that exists makes sense; how it was written is in `raw`.
+//! `dataplane.yaml`: the configuration of a director. A [`Config`] is checked; `raw` has its text.
 //!
-//! Strict: unknown keys and all values that are not understood are refused, with file, line, key, what was found and
-//! what is allowed. Nothing starts then, and a running director keeps what it has.
+//! Unknown keys and invalid values are refused, with file, line, key, the value found and the values allowed.
+//! Then nothing starts, and a running director keeps its configuration.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 pub use self::error::ConfigError;
 pub use self::glb::{ASSUMED, GlbFields, NotGlb};
-use self::raw::{Field, Raw, Slot};
+use self::raw::{Field, Raw, RawValue};
 use crate::host::files;
 use crate::host::route::Pinned;
 use crate::pipeline::Echo;
@@ -20,30 +20,30 @@ mod error;
 mod glb;
 pub(crate) mod raw;
 
-/// What `run` is told, checked.
+/// The checked configuration of `run`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The forwarding table.
+    /// Path of the forwarding table.
     pub table: PathBuf,
-    /// Frames come in here.
+    /// Name of the interface that receives frames.
     pub interface: String,
     /// How frames come in and go out.
     pub mode: Mode,
-    /// Threads that forward; none: one for each CPU that the process may use.
+    /// Number of worker threads; `None` for one per CPU that the process may use.
     pub workers: Option<u16>,
-    /// What to do about offloads that change frames.
+    /// How offloads that change frames are handled.
     pub offloads: Offloads,
     /// How packets leave.
     pub underlay: UnderlayConfig,
-    /// "Too big" answers that each worker may send in a second.
+    /// Largest number of "too big" answers per worker and second.
     pub too_big_per_second: u32,
-    /// Where `status` asks.
+    /// Path of the control socket.
     pub control: Option<PathBuf>,
     /// What GLB's director.conf says of the table, if that is GLB's.
     pub glb: Option<GlbFields>,
 }
 
-/// What `replay` takes from the same file.
+/// The part of the configuration that `replay` uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayConfig {
     /// How packets leave.
@@ -55,13 +55,14 @@ pub struct ReplayConfig {
 /// How packets leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnderlayConfig {
-    /// Outer source towards IPv4 backends; none: what the routes say.
+    /// Outer source address towards IPv4 backends; `None` for the source address of the routes.
     pub source_ipv4: Option<Ipv4Addr>,
-    /// The same for IPv6 backends.
+    /// Outer source address towards IPv6 backends; `None` for the source address of the routes.
     pub source_ipv6: Option<Ipv6Addr>,
-    /// All frames go to this address, whatever the neighbour table says.
+    /// Send all frames to this link address and ignore the neighbour table.
     pub gateway_mac: Option<Mac>,
-    /// Largest IP packet that the way to every backend carries, in octets; none: what the routes say.
+    /// Length of the largest IP packet that the path to every backend carries, in octets; `None` for the MTU
+    /// of the routes.
     pub mtu: Option<u16>,
     /// What to do with an echo request to a VIP.
     pub echo: Echo,
@@ -70,13 +71,13 @@ pub struct UnderlayConfig {
 /// How frames come in and go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The kernel program where it may be had, else the ring alone.
+    /// The kernel program if it can be loaded and attached; the ring takes all other frames.
     Auto,
-    /// The kernel program, and the ring for what it leaves; refused where it cannot be had.
+    /// As `Auto`, but an error if the kernel program cannot be loaded and attached.
     Xdp,
-    /// A receive ring, and many frames sent by one call.
+    /// A receive ring, and batches of frames sent by a single call.
     AfPacket,
-    /// The plain driver of `pnet`: a call for each frame.
+    /// The driver of `pnet`: a call per frame.
     Pnet,
 }
 
@@ -84,16 +85,16 @@ impl Mode {
     const ALL: [(&str, Self); 4] =
         [("auto", Self::Auto), ("xdp", Self::Xdp), ("af-packet", Self::AfPacket), ("pnet", Self::Pnet)];
 
-    /// The mode of that name.
+    /// The mode with this name.
     ///
     /// # Errors
-    /// With the names that there are.
+    /// A message with the valid names.
     pub fn from_name(name: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, mode)| *mode);
         found.ok_or_else(|| format!("expected one of {}", Self::ALL.map(|(known, _)| known).join(", ")))
     }
 
-    /// As it is written.
+    /// The name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -104,8 +105,8 @@ impl Mode {
     }
 }
 
-/// Where a program listens that was started with this file, of whichever kind it is. What else is in it does not matter:
-/// it may have changed since, and be refused now.
+/// The control socket in a configuration file of either program. The rest of the file is ignored: it may have
+/// changed since the program started, and be invalid now.
 pub fn control_of(path: &Path) -> Result<PathBuf, ConfigError> {
     let text = files::text(path).map_err(|error| ConfigError::unreadable(path, &error))?;
     let raw: ControlOnly =
@@ -116,20 +117,20 @@ pub fn control_of(path: &Path) -> Result<PathBuf, ConfigError> {
 #[derive(Deserialize)]
 struct ControlOnly {
     #[serde(default)]
-    control: Slot,
+    control: RawValue,
 }
 
-/// Paths in a file are relative to this.
+/// The folder of a file; paths in the file are relative to it.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// What to do about offloads that change frames before the director sees them.
+/// How offloads that change frames before the director receives them are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offloads {
-    /// Switch GRO and LRO off, and back at exit.
+    /// Switch GRO and LRO off, and restore them at exit.
     Off,
-    /// Leave them, and warn.
+    /// Leave them as they are, and warn.
     Keep,
 }
 
@@ -152,7 +153,7 @@ impl Config {
         })
     }
 
-    /// All but the keys that must be there.
+    /// All keys except the required ones.
     fn optional(path: &Path, raw: &Raw) -> Result<Self, ConfigError> {
         let folder = folder_of(path);
         let rate = raw.too_big_per_second.field(path, "too_big_per_second");
@@ -169,7 +170,7 @@ impl Config {
         })
     }
 
-    /// The first key that differs from `running` and takes a restart to change.
+    /// The first key that differs from `running` and needs a restart to change.
     pub fn needs_restart(&self, running: &Self) -> Option<&'static str> {
         let differs = [
             ("table", self.table != running.table),
@@ -184,7 +185,7 @@ impl Config {
 }
 
 impl ReplayConfig {
-    /// Reads the text of a file. All keys of a director's configuration are checked, but none must be there.
+    /// Reads the text of a file. All keys of a director's configuration are checked, but none is required.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let raw = Raw::parse(path, text)?;
         if let Some(version) = raw.version.field(path, "version") {
@@ -195,7 +196,7 @@ impl ReplayConfig {
 }
 
 impl UnderlayConfig {
-    /// What next hops take from it.
+    /// The values that override the kernel's routes and neighbours.
     pub(crate) fn pinned(&self) -> Pinned {
         let Self { gateway_mac, source_ipv4, source_ipv6, .. } = *self;
         Pinned { mac: gateway_mac.map(|mac| mac.0), source_ipv4, source_ipv6 }
@@ -213,15 +214,17 @@ impl UnderlayConfig {
     }
 }
 
-/// MTU of the underlay where neither configuration nor routes tell.
+/// MTU of the underlay if neither configuration nor routes have one.
 pub const DEFAULT_MTU: u16 = 1_500;
-/// Every IPv4 link carries this much (RFC 791), and a tunnel over less would leave no room for a client.
+/// The smallest MTU in octets: every IPv4 link carries it (RFC 791), and a tunnel over less would leave no
+/// room for a client.
 pub const LEAST_MTU: u16 = 576;
 
 const OFFLOADS: [(&str, Offloads); 2] = [("off", Offloads::Off), ("keep", Offloads::Keep)];
 const ECHO: [(&str, Echo); 3] = [("forward", Echo::Forward), ("pass", Echo::Pass), ("answer", Echo::Answer)];
 pub(crate) const INTERFACE: &str = "the name of an Ethernet interface, 1 to 15 octets without '/' and blanks";
-/// A tenth of the ICMP messages that Linux sends by default in all (net.ipv4.icmp_msgs_per_sec).
+/// Default limit: a tenth of the ICMP messages per second that Linux sends by default in all
+/// (net.ipv4.icmp_msgs_per_sec).
 const TOO_BIG_PER_SECOND: u32 = 100;
 
 pub(crate) fn choice<T: Copy>(

@@ -1,7 +1,7 @@
-//! The file as it is written: keys, and values as text with the line where they stand.
+//! The text of the file: keys, and values as text with their line.
 //!
-//! Values are read as text and understood here, because the YAML library's own messages name no key and have no list
-//! of what is allowed. Its strictness is kept: unknown keys, keys that come twice and broken documents are its to refuse.
+//! Values are read as text and parsed here, because the YAML library's own messages name no key and do not
+//! list the allowed values. The library itself refuses unknown keys, duplicate keys and invalid documents.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -12,40 +12,40 @@ use serde_yaml::Spanned;
 
 use super::ConfigError;
 
-/// A value that may be left out.
+/// An optional value.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Slot(Option<Spanned<String>>);
+pub(crate) struct RawValue(Option<Spanned<String>>);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Raw {
     #[serde(default)]
-    pub(super) version: Slot,
+    pub(super) version: RawValue,
     #[serde(default)]
-    pub(super) table: Slot,
+    pub(super) table: RawValue,
     #[serde(default)]
-    pub(super) interface: Slot,
+    pub(super) interface: RawValue,
     #[serde(default)]
-    pub(super) mode: Slot,
+    pub(super) mode: RawValue,
     #[serde(default)]
-    pub(super) workers: Slot,
+    pub(super) workers: RawValue,
     #[serde(default)]
-    pub(super) offloads: Slot,
+    pub(super) offloads: RawValue,
     #[serde(default)]
-    pub(super) echo: Slot,
+    pub(super) echo: RawValue,
     #[serde(default)]
-    pub(super) mtu: Slot,
+    pub(super) mtu: RawValue,
     #[serde(default)]
-    pub(super) source_ipv4: Slot,
+    pub(super) source_ipv4: RawValue,
     #[serde(default)]
-    pub(super) source_ipv6: Slot,
+    pub(super) source_ipv6: RawValue,
     #[serde(default)]
-    pub(super) gateway_mac: Slot,
+    pub(super) gateway_mac: RawValue,
     #[serde(default)]
-    pub(super) too_big_per_second: Slot,
+    pub(super) too_big_per_second: RawValue,
     #[serde(default)]
-    pub(super) control: Slot,
+    pub(super) control: RawValue,
     #[serde(default)]
     pub(super) glb: Option<RawGlb>,
 }
@@ -54,9 +54,9 @@ pub(super) struct Raw {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawGlb {
     #[serde(default)]
-    pub(super) hash_fields: Slots,
+    pub(super) hash_fields: RawList,
     #[serde(default)]
-    pub(super) alt_hash_fields: Slots,
+    pub(super) alt_hash_fields: RawList,
 }
 
 impl Raw {
@@ -65,7 +65,7 @@ impl Raw {
     }
 }
 
-impl Slot {
+impl RawValue {
     pub(crate) fn field<'a>(&'a self, file: &'a Path, key: &'static str) -> Option<Field<'a>> {
         self.0.as_ref().map(|value| Field::new(file, key, None, value))
     }
@@ -80,27 +80,27 @@ impl Slot {
     }
 }
 
-/// A list of values that may be left out.
+/// An optional list of values.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Slots(Option<Spanned<Vec<Spanned<String>>>>);
+pub(crate) struct RawList(Option<Spanned<Vec<Spanned<String>>>>);
 
-impl Slots {
+impl RawList {
     pub(crate) fn is_given(&self) -> bool {
         self.0.is_some()
     }
 
-    /// None may be there.
+    /// The values, none if the list is missing.
     pub(crate) fn optional<'a>(
         &'a self,
         file: &'a Path,
         key: &'static str,
     ) -> impl Iterator<Item = Field<'a>> {
         let list = self.0.iter().flat_map(|list| &list.value);
-        (0..).zip(list).map(move |(place, value)| Field::new(file, key, Some(place), value))
+        (0..).zip(list).map(move |(index, value)| Field::new(file, key, Some(index), value))
     }
 
-    /// At least one is wanted.
+    /// The values; an error if the list is missing or empty.
     pub(crate) fn required<'a>(
         &'a self,
         file: &'a Path,
@@ -115,20 +115,20 @@ impl Slots {
     }
 }
 
-/// A value that is there, and where.
+/// A value with its key and line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field<'a> {
     file: &'a Path,
     key: &'static str,
-    /// Its place in the list that the key has.
-    place: Option<usize>,
+    /// Its index, if the key has a list.
+    index: Option<usize>,
     line: u64,
     text: &'a str,
 }
 
 impl<'a> Field<'a> {
-    fn new(file: &'a Path, key: &'static str, place: Option<usize>, value: &'a Spanned<String>) -> Self {
-        Field { file, key, place, line: value.referenced.line(), text: &value.value }
+    fn new(file: &'a Path, key: &'static str, index: Option<usize>, value: &'a Spanned<String>) -> Self {
+        Field { file, key, index, line: value.referenced.line(), text: &value.value }
     }
 
     pub(crate) fn text(&self) -> &'a str {
@@ -136,7 +136,7 @@ impl<'a> Field<'a> {
     }
 
     pub(crate) fn refuse(&self, allowed: &str) -> ConfigError {
-        let key = self.place.map_or_else(|| self.key.to_owned(), |place| format!("{}[{place}]", self.key));
+        let key = self.index.map_or_else(|| self.key.to_owned(), |index| format!("{}[{index}]", self.key));
         ConfigError::value(self.file, Some(self.line), key, Some(self.text), allowed)
     }
 

@@ -1,44 +1,44 @@
-//! The mirror of `bpf/abi.h`: structures as octets. Each is written field by field, padding included, so that
-//! no memory of ours leaks, and the sizes are those that the header asserts.
+//! The Rust side of `bpf/abi.h`: structures as octets. Each is written field by field with its padding, so
+//! that no uninitialised memory leaks. The header asserts the sizes.
 
 use common::hash::SipKey;
 
-/// Of `struct config`.
+/// Size of `struct config` in octets.
 pub(crate) const CONFIG: usize = 3_256;
-/// Of `struct bind_v4`.
+/// Size of `struct bind_v4` in octets.
 pub(crate) const BIND_V4: usize = 16;
-/// Of `struct bind_v6`.
+/// Size of `struct bind_v6` in octets.
 pub(crate) const BIND_V6: usize = 32;
-/// Of `struct page`.
+/// Size of `struct page` in octets.
 pub(crate) const PAGE: usize = 1_024;
-/// Of `struct table`.
+/// Size of `struct table` in octets.
 pub(crate) const TABLE: usize = 32;
-/// Of `struct row`.
+/// Size of `struct row` in octets.
 pub(crate) const ROW: usize = 8;
-/// Of `struct hop`.
+/// Size of `struct hop` in octets.
 pub(crate) const HOP: usize = 64;
 
-/// Backends of a row.
+/// Largest number of backends of a row.
 pub(crate) const MAX_HOPS: usize = 4;
 /// `NONE`: no table.
 pub(crate) const NONE: u32 = u32::MAX;
-/// `NO_BACKEND`: the rest of a row.
+/// `NO_BACKEND`: fills the unused cells of a row.
 pub(crate) const NO_BACKEND: u16 = u16::MAX;
-/// `BIND_MORE`: a key that has this slot as its first lies in its second.
+/// `BIND_MORE`: a key that has this slot as its first is stored in its second.
 pub(crate) const BIND_MORE: u8 = 1;
 /// `BIND_PAGED`: the target is a directory.
 pub(crate) const BIND_PAGED: u8 = 2;
 /// `WAY_LINK`.
 pub(crate) const WAY_LINK: u16 = 1;
 
-/// `NAMED_BITS`: of the hash of an address that a bind names.
+/// `NAMED_BITS`: bits of the hash of an address that a bind names.
 pub(crate) const NAMED_BITS: u32 = 12;
-/// Of the bit set over that hash.
+/// A set of such hashes, with one bit each.
 pub(crate) type Named = [u64; 1 << (NAMED_BITS - 6)];
 
 const _: () = assert!(cfg!(target_endian = "little"), "the programs are built for little-endian machines");
 
-/// Appends fields one after the other. Not printable, for a table's key may be among them.
+/// Appends fields one after the other. Has no `Debug`, because a table's key may be among them.
 #[derive(Default)]
 pub(crate) struct Octets(Vec<u8>);
 
@@ -88,7 +88,8 @@ pub(crate) struct Config<'a> {
 
 impl Config<'_> {
     pub(crate) fn octets(&self) -> Vec<u8> {
-        let count = |lengths: &[u8]| u32::try_from(lengths.len()).unwrap_or(0);
+        let count =
+            |lengths: &[u8]| u32::try_from(lengths.len()).expect("invariant: at most 129 prefix lengths");
         let mut to = Octets::with_capacity(CONFIG);
         to.u64(self.seed);
         to.u32(self.mtu.into());
@@ -103,7 +104,7 @@ impl Config<'_> {
         for rank in 0..129 {
             let mask = self.lengths_v6.get(rank).map_or(0, |bits| high_bits_v6(*bits)).to_be_bytes();
             let (high, low) = mask.split_at(8);
-            // The program compares addresses as two numbers, high half first.
+            // The program compares IPv6 addresses as two numbers, high half first.
             for half in [high, low] {
                 to.u64(half.iter().fold(0, |word, octet| word << 8 | u64::from(*octet)));
             }

@@ -1,14 +1,13 @@
-//! Binds, laid out for the kernel program: a look-up reads one slot of an array, at most two, however many
-//! binds there are. `bpf/bind.h` is the reader.
+//! The layout of binds for the kernel program. A look-up reads one slot of an array, at most two, for any
+//! number of binds. `bpf/bind.h` is the reader.
 //!
-//! **Slots.** Each prefix and protocol has two slots by its hash and lies in one of them (Pagh and Rodler,
-//! *Cuckoo hashing*, 2001). The array is at most a quarter full, so nearly all lie in their first. Where one
-//! does not, its first slot is marked, so that a reader which finds another key there knows whether to look
-//! on. The hash is not secret: binds come from a reviewed file, and packets only look them up. Its seed is
-//! the first number with which everything finds a place, so that equal binds are laid out alike.
-//!
-//! **Ports.** One range is kept beside the prefix. Several are painted over each other, the widest first,
-//! onto 65,536 ports, cut into pages of 256, and equal pages and directories are kept once.
+//! **Slots.** Each prefix and protocol has two possible slots by its hash and is stored in one of them (Pagh
+//! and Rodler, *Cuckoo hashing*, 2001). The array is at most a quarter full, so almost all keys are in their
+//! first slot. If a key is not, its first slot is marked: a reader that finds another key there then checks
+//! the second slot. The hash is not secret: binds come from a reviewed file, and packets only look them up.
+//! The seed is the first number with which all keys can be placed, so equal binds give equal layouts.
+//! **Ports.** A single port range is stored with the prefix. Several ranges are written over each other, the
+//! widest first, to an array of 65,536 ports in pages of 256. Equal pages and directories are stored once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -21,7 +20,7 @@ use super::abi::{BIND_MORE, BIND_PAGED, NAMED_BITS, NONE, Named, Octets};
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const SEEDS: u64 = 64;
 const PAGE: usize = 256;
-/// Entries of the array of pages: 256 MiB.
+/// Largest number of entries of the array of pages: 256 MiB.
 const MAX_PORTS: usize = 1 << 26;
 
 /// The three arrays and the constants that a reader needs.
@@ -39,7 +38,7 @@ pub(super) struct Binds {
     pub(super) ports: Vec<u8>,
 }
 
-/// One prefix and protocol of a family; the address is the integer of its family.
+/// A prefix and protocol of a family; the address is an integer of the family's width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     address: u128,
@@ -54,7 +53,7 @@ struct Target {
     target: u32,
 }
 
-/// Both families, told apart.
+/// The binds of an address family.
 #[derive(Debug, Default)]
 struct Family {
     lengths: Vec<u8>,
@@ -89,7 +88,7 @@ impl Binds {
 }
 
 fn count(slots: &[Slot]) -> u32 {
-    u32::try_from(slots.len()).unwrap_or(0)
+    u32::try_from(slots.len()).expect("invariant: at most four times 65,536 binds, rounded up")
 }
 
 impl Family {
@@ -99,11 +98,11 @@ impl Family {
         lengths.dedup();
         let mut ranges: BTreeMap<Key, Vec<(PortRange, u32)>> = BTreeMap::new();
         for (bind, table) in binds {
-            let rank = lengths.iter().position(|bits| *bits == bind.prefix.bits()).unwrap_or(0);
+            let rank = lengths.iter().position(|bits| *bits == bind.prefix.bits());
+            let rank = rank.expect("invariant: `lengths` has the length of every bind");
             let key = Key {
                 address: integer(bind.prefix.address()),
-                // At most 129 lengths.
-                rank: u8::try_from(rank).unwrap_or(0),
+                rank: u8::try_from(rank).expect("invariant: at most 129 prefix lengths"),
                 protocol: bind.protocol.number(),
             };
             ranges.entry(key).or_default().push((bind.ports, *table));
@@ -112,7 +111,7 @@ impl Family {
         Self { lengths, targets }
     }
 
-    /// A bit for each address that a prefix of full length names: such a prefix has rank 0.
+    /// A bit for the hash of each address that a prefix of full length names. Such a prefix has rank 0.
     fn named(&self, width: u8) -> Box<Named> {
         let mut named = Box::new([0; _]);
         if self.lengths.first() == Some(&width) {
@@ -126,10 +125,9 @@ impl Family {
 
 fn mark(named: &mut Named, address: u128) {
     let (high, low) = halves(address);
-    let at = (low ^ high.rotate_left(32)).wrapping_mul(SPREAD) >> (64 - NAMED_BITS);
-    if let Some(word) = named.get_mut((at >> 6) as usize) {
-        *word |= 1 << (at & 63);
-    }
+    let bit = (low ^ high.rotate_left(32)).wrapping_mul(SPREAD) >> (64 - NAMED_BITS);
+    let word = (bit >> 6) as usize;
+    named[word] |= 1 << (bit & 63);
 }
 
 fn integer(address: IpAddr) -> u128 {
@@ -139,7 +137,7 @@ fn integer(address: IpAddr) -> u128 {
     }
 }
 
-/// Directories and pages of ports, each kept once.
+/// Directories and pages of ports; equal ones are stored once.
 #[derive(Debug, Default)]
 struct Pages {
     cells: Vec<u32>,
@@ -148,36 +146,37 @@ struct Pages {
 
 impl Pages {
     fn target(&mut self, ranges: &mut [(PortRange, u32)]) -> Target {
-        if let [(ports, table)] = ranges {
-            return Target { flags: 0, ports: *ports, target: *table };
-        }
         ranges.sort_by_key(|(ports, _)| std::cmp::Reverse(ports.width()));
-        let first = ranges.iter().map(|(ports, _)| ports.first()).min().unwrap_or(0);
-        let last = ranges.iter().map(|(ports, _)| ports.last()).max().unwrap_or(0);
+        let [(widest, table), others @ ..] = &*ranges else { unreachable!("a key has a range") };
+        if others.is_empty() {
+            return Target { flags: 0, ports: *widest, target: *table };
+        }
+        let first = others.iter().fold(widest.first(), |first, (ports, _)| first.min(ports.first()));
+        let last = others.iter().fold(widest.last(), |last, (ports, _)| last.max(ports.last()));
         let mut painted = vec![NONE; 1 << 16];
         for (ports, table) in ranges.iter() {
-            if let Some(cells) = painted.get_mut(usize::from(ports.first())..=usize::from(ports.last())) {
-                cells.fill(*table);
-            }
+            painted[usize::from(ports.first())..=usize::from(ports.last())].fill(*table);
         }
-        let directory = painted.chunks_exact(PAGE).map(|page| self.keep(page.to_vec())).collect();
-        let target = self.keep(directory);
-        let ports = PortRange::new(first, last).unwrap_or(PortRange::single(first));
+        let directory = painted.chunks_exact(PAGE).map(|page| self.index_of(page.to_vec())).collect();
+        let target = self.index_of(directory);
+        let ports = PortRange::new(first, last).expect("invariant: the least port is not over the greatest");
         Target { flags: BIND_PAGED, ports, target }
     }
 
-    fn keep(&mut self, page: Vec<u32>) -> u32 {
-        if let Some(at) = self.known.get(&page) {
-            return *at;
+    /// The index of a page, which is stored if it is new.
+    fn index_of(&mut self, page: Vec<u32>) -> u32 {
+        if let Some(index) = self.known.get(&page) {
+            return *index;
         }
-        let at = u32::try_from(self.cells.len() / PAGE).unwrap_or(NONE);
+        // More pages than `MAX_PORTS` are refused afterwards.
+        let index = u32::try_from(self.cells.len() / PAGE).expect("invariant: 65,536 binds have fewer pages");
         self.cells.extend(&page);
-        self.known.insert(page, at);
-        at
+        self.known.insert(page, index);
+        index
     }
 }
 
-/// A slot that may be empty; protocol 0 matches nothing.
+/// A slot, possibly empty. An empty slot has protocol 0, which matches nothing.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     content: Option<(Key, Target)>,
@@ -187,7 +186,7 @@ struct Slot {
 impl Slot {
     fn write_v4(&self, mut to: Octets) -> Octets {
         let address = self.content.map_or(0, |(key, _)| key.address);
-        to.u32(u32::try_from(address).unwrap_or(0));
+        to.u32(u32::try_from(address).expect("invariant: an IPv4 address"));
         self.write_common(&mut to);
         to
     }
@@ -240,7 +239,7 @@ fn slots_of(hash: u64, slots: usize) -> [usize; 2] {
     [(hash >> 40) as usize & (slots - 1), (hash >> 20) as usize & (slots - 1)]
 }
 
-/// Gives every key one of its slots, or nothing if that fails with this seed.
+/// Places every key in one of its slots; `None` if that fails with this seed.
 fn place(family: &Family, hash: fn(&Key, u64) -> u64, seed: u64) -> Option<Vec<Slot>> {
     let count = (family.targets.len() * 4).next_power_of_two();
     let mut slots = vec![Slot { content: None, more: false }; count];
@@ -255,21 +254,22 @@ fn place(family: &Family, hash: fn(&Key, u64) -> u64, seed: u64) -> Option<Vec<S
     Some(slots)
 }
 
-/// Puts a key into a free slot of its two; if none is, into the first, whose key then moves to its other one.
+/// Places a key in a free slot of its two. If both are occupied it takes the first, and that slot's key moves
+/// to its other slot.
 fn insert(slots: &mut [Slot], mut new: (Key, Target), of: impl Fn(&Key) -> [usize; 2]) -> Option<()> {
     let mut avoid = usize::MAX;
     for _ in 0..100 {
         let [first, second] = of(&new.0);
-        let is_free = |at: usize| slots.get(at).is_some_and(|slot| slot.content.is_none());
-        let at = match () {
+        let is_free = |index: usize| slots.get(index).is_some_and(|slot| slot.content.is_none());
+        let index = match () {
             () if is_free(first) => first,
             () if is_free(second) => second,
             () if first == avoid => second,
             () => first,
         };
-        match slots.get_mut(at)?.content.replace(new) {
+        match slots.get_mut(index)?.content.replace(new) {
             None => return Some(()),
-            Some(evicted) => (new, avoid) = (evicted, at),
+            Some(evicted) => (new, avoid) = (evicted, index),
         }
     }
     None
@@ -291,7 +291,7 @@ mod tests {
         u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
     }
 
-    /// The reader in C, once more.
+    /// The reader of `bpf/bind.h`, written again in Rust.
     fn find(binds: &Binds, address: IpAddr, protocol: Protocol, port: u16) -> Option<u32> {
         let (lengths, slots, array, stride) = match address {
             IpAddr::V4(_) => (&binds.lengths_v4, binds.slots_v4, &binds.v4, 16),

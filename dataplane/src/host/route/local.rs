@@ -1,5 +1,6 @@
-//! The addresses of this host, as its kernel decides: the routes of type `local` in the table `local`. Each address that
-//! is set makes one, and so does `ip route add local 203.0.113.0/24 dev lo`.
+//! The addresses of this host according to its kernel: the routes of type `local` in the table `local`. Each
+//! address of an interface has such a route, and so does a prefix that `ip route add local 203.0.113.0/24 dev
+//! lo` adds.
 
 use std::io;
 
@@ -10,7 +11,7 @@ use super::monitor::Monitor;
 use super::{BUFFER, TIMEOUT};
 use crate::host::sys::netlink::{Groups, NetlinkSocket};
 
-/// Reads the table, and says when it may have changed.
+/// Reads the table, and reports when it may have changed.
 #[derive(Debug)]
 pub struct LocalTable {
     socket: NetlinkSocket,
@@ -19,20 +20,20 @@ pub struct LocalTable {
     buffer: Box<[u8]>,
 }
 
-/// Datagrams of one dump: 32 KiB each, some hundred addresses.
+/// Largest number of datagrams of a dump: 32 KiB each, some hundred addresses.
 const DATAGRAMS: usize = 4_096;
 
 impl LocalTable {
     /// Needs no privilege.
     pub fn open() -> io::Result<Self> {
-        // Before the first reading, so that no change falls between.
+        // Before the first read, so that no change in between is missed.
         let monitor = Monitor::of(Groups::ADDRESSES)?;
         let socket = NetlinkSocket::open(Groups::NONE, TIMEOUT)?;
         socket.filter_dumps()?;
         Ok(Self { socket, monitor, sequence: 0, buffer: vec![0; BUFFER].into() })
     }
 
-    /// Has an address or a route changed since this was last asked?
+    /// Whether an address or a route changed since the last call.
     pub fn changed(&mut self) -> io::Result<bool> {
         Ok(self.monitor.changes()?.everything)
     }

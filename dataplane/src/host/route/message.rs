@@ -1,5 +1,6 @@
-//! rtnetlink messages: the requests and answers that next hops and local addresses need, by `netlink-packet-route`. No
-//! panic on any input. Sources: RFC 3549, rtnetlink(7), linux/rtnetlink.h, linux/neighbour.h.
+//! rtnetlink messages: the requests and answers that next hops and local addresses need, by
+//! `netlink-packet-route`. No panic on any input. Sources: RFC 3549, rtnetlink(7), linux/rtnetlink.h,
+//! linux/neighbour.h.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,8 +17,8 @@ use netlink_packet_route::route::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-/// States in which the kernel sends to the neighbour's address: permanent, noarp, reachable, and those in which it still
-/// uses the old address (stale, delay, probe).
+/// States in which the kernel sends to the neighbour's address: permanent, noarp, reachable, and those in
+/// which it still uses the old address (stale, delay, probe).
 const USABLE: u16 = libc::NUD_PERMANENT
     | libc::NUD_NOARP
     | libc::NUD_REACHABLE
@@ -34,7 +35,7 @@ pub(super) struct Message {
     payload: Option<NetlinkPayload<RouteNetlinkMessage>>,
 }
 
-/// The messages of one datagram; ends at the first that is cut.
+/// The messages of a datagram; ends at the first truncated one.
 pub(super) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message> {
     std::iter::from_fn(move || {
         let header = NetlinkBuffer::new_checked(datagram).ok()?;
@@ -75,7 +76,7 @@ pub(super) struct Route {
     pub(super) ifindex: Option<u32>,
     pub(super) gateway: Option<IpAddr>,
     pub(super) source: Option<IpAddr>,
-    /// Octets; only if the route lowers it.
+    /// In octets; `None` if the route does not lower it.
     pub(super) mtu: Option<u32>,
 }
 
@@ -106,7 +107,7 @@ fn mtu(metric: &RouteMetric) -> Option<u32> {
     }
 }
 
-/// The addresses of this host that a route of its local table stands for.
+/// The prefix of addresses of this host that a route of its local table has.
 pub(super) fn local_prefix(message: &Message) -> Option<Prefix> {
     let Some(RouteNetlinkMessage::NewRoute(RouteMessage { header, attributes, .. })) = message.inner() else {
         return None;
@@ -125,12 +126,12 @@ pub(super) fn local_prefix(message: &Message) -> Option<Prefix> {
     Prefix::new(destination.unwrap_or(any), header.destination_prefix_length)
 }
 
-/// What the kernel knows about a neighbour.
+/// The kernel's entry for a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Neighbour {
     pub(super) ifindex: u32,
     pub(super) address: IpAddr,
-    /// Where frames to it go now; none while it is unknown or failed.
+    /// Its link address; `None` while it is unknown or failed.
     pub(super) mac: Option<[u8; 6]>,
     /// The operator set it, or its link needs none: the kernel never sends a request for it.
     pub(super) fixed: bool,
@@ -208,15 +209,16 @@ fn get_route(header: RouteHeader, attributes: Vec<RouteAttribute>, flags: u16, s
     encode(RouteNetlinkMessage::GetRoute(message), flags, sequence)
 }
 
-/// Requests one neighbour.
+/// Requests a neighbour's entry.
 pub(super) fn neighbour_request(to: IpAddr, ifindex: u32, sequence: u32) -> Vec<u8> {
     let message = neighbour_message(to, ifindex, NeighbourFlags::empty());
     encode(RouteNetlinkMessage::GetNeighbour(message), 0, sequence)
 }
 
-/// Makes the kernel behave as if it had just sent a packet to a neighbour: it looks for the MAC address, or checks that a
-/// stale one still holds. Acknowledged. Needs CAP_NET_ADMIN. Not for a neighbour that is [`fixed`](Neighbour::fixed): the
-/// kernel would treat it as an ordinary one, send a request, and forget it without an answer.
+/// Makes the kernel behave as if it had just sent a packet to a neighbour: it looks for the MAC address, or
+/// checks that a stale one still holds. Acknowledged. Needs CAP_NET_ADMIN. Not for a neighbour that is
+/// [`fixed`](Neighbour::fixed): the kernel would treat it as an ordinary one, send a request, and forget it
+/// without an answer.
 pub(super) fn use_request(to: IpAddr, ifindex: u32, sequence: u32) -> Vec<u8> {
     let message = neighbour_message(to, ifindex, NeighbourFlags::Use);
     encode(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_ACK, sequence)
@@ -270,7 +272,8 @@ mod tests {
     /// In RTA_METRICS.
     const RTAX_MTU: u16 = 2;
 
-    /// A message octet by octet, after linux/netlink.h and linux/rtnetlink.h: nlmsghdr, a fixed part, attributes.
+    /// A message octet by octet, after linux/netlink.h and linux/rtnetlink.h: nlmsghdr, a fixed part,
+    /// attributes.
     fn raw(
         kind: u16,
         flags: libc::c_int,

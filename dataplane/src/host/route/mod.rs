@@ -1,8 +1,9 @@
-//! Next hops, from the kernel's own route and neighbour tables (rtnetlink): the operator sets routes once, for all
-//! programs. Synchronous, off the packet path: the control loop resolves all backends and publishes the result.
+//! Next hops, from the kernel's own route and neighbour tables (rtnetlink), so that the operator configures
+//! routes in a single place. Synchronous, off the packet path: the control loop resolves all backends and
+//! publishes the result.
 //!
-//! A neighbour that is unknown is asked for, and one that is known is kept fresh: frames that a packet socket sends
-//! pass the kernel's neighbour table by, so nobody else would notice that a gateway's card was replaced.
+//! This module requests unknown neighbours, and keeps known ones fresh: frames from a packet socket bypass
+//! the kernel's neighbour table, so otherwise a gateway's new link address would not be noticed.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -37,13 +38,13 @@ pub struct ResolvedRoute {
 /// Why a backend has no next hop now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unresolved {
-    /// The route table has none, or one that refuses. The kernel's errno.
+    /// There is no route, or one that refuses packets. The kernel's errno.
     NoRoute(i32),
-    /// The route leads out of an interface that is gone, down, or not Ethernet.
+    /// The route's interface is removed, down, or not Ethernet.
     Interface(u32),
     /// There is a route to this backend, but no address of this host to send from.
     NoSource(IpAddr),
-    /// The backend, or its gateway, has not answered yet. It has been asked.
+    /// The backend, or its gateway, has not answered the neighbour request yet.
     Neighbour(IpAddr),
 }
 
@@ -62,14 +63,14 @@ impl fmt::Display for Unresolved {
     }
 }
 
-/// What the operator set in place of what the kernel knows.
+/// Values that the operator configured instead of the kernel's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pinned {
-    /// Every frame goes to this address, whatever the neighbour table says.
+    /// Send every frame to this link address and ignore the neighbour table.
     pub mac: Option<[u8; 6]>,
-    /// Packets to IPv4 backends are sent from this address: it stands in where the route names no source.
+    /// Source address for IPv4 backends, if the route has none.
     pub source_ipv4: Option<Ipv4Addr>,
-    /// The same for IPv6 backends.
+    /// Source address for IPv6 backends, if the route has none.
     pub source_ipv6: Option<Ipv6Addr>,
 }
 
@@ -82,14 +83,14 @@ impl Pinned {
     }
 }
 
-/// Asks the kernel for next hops.
+/// Resolves next hops with the kernel.
 #[derive(Debug)]
 pub struct Resolver {
     socket: NetlinkSocket,
     sequence: u32,
     buffer: Box<[u8]>,
     pinned: Pinned,
-    /// What one pass has already asked for.
+    /// The neighbours that the current pass has looked up.
     neighbours: HashMap<(u32, IpAddr), Option<[u8; 6]>>,
     interfaces: HashMap<u32, Option<Interface>>,
 }
@@ -107,12 +108,13 @@ impl Resolver {
         })
     }
 
-    /// Takes other settings of the operator.
+    /// Replaces the operator's values.
     pub fn pin(&mut self, pinned: Pinned) {
         self.pinned = pinned;
     }
 
-    /// The next hops of all backends as of now, in their order. An error means that the kernel does not answer.
+    /// The current next hops of backends, in the order of the arguments. An error means that the kernel does
+    /// not answer.
     pub fn resolve(
         &mut self,
         backends: impl IntoIterator<Item = IpAddr>,
@@ -122,38 +124,40 @@ impl Resolver {
         backends.into_iter().map(|backend| self.resolve_one(backend)).collect()
     }
 
-    /// Would this host's own stack take a client's packet for each of these that comes in by an interface?
-    pub fn takes(&mut self, all: impl IntoIterator<Item = IpAddr>, ifindex: u32) -> io::Result<Vec<bool>> {
+    /// For each address, whether this host's own stack would accept a client's packet to it that arrives on
+    /// an interface.
+    pub fn accepts(&mut self, all: impl IntoIterator<Item = IpAddr>, ifindex: u32) -> io::Result<Vec<bool>> {
         let all: Vec<IpAddr> = all.into_iter().collect();
-        let heard = if all.iter().any(IpAddr::is_ipv4) { self.heard(ifindex)? } else { None };
-        all.into_iter().map(|to| self.takes_one(to, heard, ifindex)).collect()
+        let client = if all.iter().any(IpAddr::is_ipv4) { self.accepted_client(ifindex)? } else { None };
+        all.into_iter().map(|to| self.accepts_to(to, client, ifindex)).collect()
     }
 
-    /// `heard` is an IPv4 client whose packets are taken.
-    fn takes_one(&mut self, to: IpAddr, heard: Option<IpAddr>, ifindex: u32) -> io::Result<bool> {
+    /// `client` is an IPv4 client whose packets are accepted.
+    fn accepts_to(&mut self, to: IpAddr, client: Option<IpAddr>, ifindex: u32) -> io::Result<bool> {
         let local = |route: Route| route.kind == RouteType::Local;
-        let client = if to.is_ipv4() { heard } else { Some(STRANGER_V6.into()) };
+        let client = if to.is_ipv4() { client } else { Some(STRANGER_V6.into()) };
         if let Some(client) = client {
             return Ok(self.arrival(client, to, ifindex)?.is_ok_and(local));
         }
         match self.arrival(STRANGER_V4.into(), to, ifindex)? {
             Ok(route) => Ok(local(route)),
             Err(libc::EHOSTUNREACH) => Ok(false),
-            // The reverse path filter may be what refuses, which says nothing about `to`.
+            // The reverse path filter may be the cause of the refusal, which says nothing about `to`.
             Err(_) => Ok(self.route(to)?.is_ok_and(local)),
         }
     }
 
-    /// Somebody whose IPv4 packets are taken that come in by an interface for some address of this host, so that no
-    /// reverse path filter is in the way: a stranger, or else who might live beside that address.
-    fn heard(&mut self, ifindex: u32) -> io::Result<Option<IpAddr>> {
+    /// An IPv4 client whose packets to an address of this host are accepted on an interface, so that no
+    /// reverse path filter interferes: an address that no host has, or else a neighbour of the host's own
+    /// address.
+    fn accepted_client(&mut self, ifindex: u32) -> io::Result<Option<IpAddr>> {
         let own = match Interface::indexed(ifindex).and_then(|interface| interface.v4()) {
             Ok(own) => Some(own.into()),
             Err(_) => self.route(STRANGER_V4.into())?.ok().and_then(|route| route.source),
         };
         let Some(IpAddr::V4(own)) = own else { return Ok(None) };
-        let beside = (1..=3).map(|change| Ipv4Addr::from_bits(own.to_bits() ^ change));
-        for client in iter::once(STRANGER_V4).chain(beside).map(IpAddr::from) {
+        let neighbours = (1..=3).map(|change| Ipv4Addr::from_bits(own.to_bits() ^ change));
+        for client in iter::once(STRANGER_V4).chain(neighbours).map(IpAddr::from) {
             if self.arrival(client, own.into(), ifindex)?.is_ok_and(|route| route.kind == RouteType::Local) {
                 return Ok(Some(client));
             }
@@ -161,22 +165,22 @@ impl Resolver {
         Ok(None)
     }
 
-    /// What the kernel would do with a packet for `to` that comes in by an interface.
+    /// The kernel's route for a packet to `to` that arrives on an interface.
     fn arrival(&mut self, from: IpAddr, to: IpAddr, ifindex: u32) -> io::Result<Result<Route, i32>> {
         self.sequence = self.sequence.wrapping_add(1);
         self.ask(&message::arrival_request(from, to, ifindex, self.sequence), Route::read)
     }
 
-    /// Was this neighbour needed in the last pass, and known by another address than `mac`?
+    /// Whether the last pass used this neighbour, with another link address than `mac`.
     pub fn concerns(&self, ifindex: u32, address: IpAddr, mac: Option<[u8; 6]>) -> bool {
         self.neighbours.get(&(ifindex, address)).is_some_and(|known| *known != mac)
     }
 
-    /// Makes the kernel check the neighbours of the last pass that it has not heard of for a while.
+    /// Makes the kernel check those neighbours of the last pass that it has no recent confirmation of.
     pub fn refresh(&mut self) -> io::Result<()> {
         let neighbours: Vec<_> = self.neighbours.keys().copied().collect();
         for (ifindex, address) in neighbours {
-            // As it is now: an operator may have set it since.
+            // Looked up again, because an operator may have set it since.
             if !self.look_up(address, ifindex)?.is_some_and(|neighbour| neighbour.fixed) {
                 self.use_neighbour(address, ifindex)?;
             }
@@ -225,7 +229,7 @@ impl Resolver {
         Ok(Ok(ResolvedRoute { next_hop, source, mtu }))
     }
 
-    /// The MAC address and the MTU of an interface that can be sent on.
+    /// The MAC address and the MTU of an interface, if it is up.
     fn interface(&mut self, ifindex: u32) -> Option<([u8; 6], u32)> {
         let known = self.interfaces.entry(ifindex).or_insert_with(|| Interface::indexed(ifindex).ok());
         known.as_ref().filter(|interface| interface.up).map(|interface| (interface.mac, interface.mtu))
@@ -236,7 +240,7 @@ impl Resolver {
         self.ask(&message::route_request(to, self.sequence), Route::read)
     }
 
-    /// The MAC address of a neighbour; if there is none the kernel is made to look for it.
+    /// The MAC address of a neighbour. If it is unknown, the kernel starts a neighbour request.
     fn neighbour(&mut self, to: IpAddr, ifindex: u32) -> io::Result<Option<[u8; 6]>> {
         if let Some(known) = self.neighbours.get(&(ifindex, to)) {
             return Ok(*known);
@@ -259,12 +263,12 @@ impl Resolver {
     fn use_neighbour(&mut self, to: IpAddr, ifindex: u32) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let request = message::use_request(to, ifindex, self.sequence);
-        // Refused without CAP_NET_ADMIN: the state of the neighbour tells enough.
+        // Without CAP_NET_ADMIN the kernel refuses: ignored, because the neighbour's state shows the result.
         self.ask(&request, |_| None::<()>).map(drop)
     }
 
-    /// Sends a request and waits for its answer. The inner error is the kernel's errno; an acknowledgement without
-    /// an answer is `Err(0)`.
+    /// Sends a request and waits for its answer. The inner error is the kernel's errno; an acknowledgement
+    /// without an answer is `Err(0)`.
     fn ask<T>(&mut self, request: &[u8], read: impl Fn(&Message) -> Option<T>) -> io::Result<Result<T, i32>> {
         self.socket.send(request)?;
         // Late answers to earlier requests that timed out may come first.

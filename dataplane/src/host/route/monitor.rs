@@ -1,4 +1,4 @@
-//! Listens to changes of links, addresses, routes and neighbours.
+//! Receives notifications about changes of links, addresses, routes and neighbours.
 
 use std::io;
 use std::net::IpAddr;
@@ -16,31 +16,31 @@ pub struct Monitor {
     buffer: Box<[u8]>,
 }
 
-/// What happened since it was last asked.
+/// The changes since the last call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// A link, an address or a route changed, or so much that notifications were lost: resolve everything again.
+    /// A link, an address or a route changed, or notifications were lost: resolve everything again.
     pub everything: bool,
     neighbours: Vec<Neighbour>,
 }
 
 impl Changes {
-    /// Could next hops that `resolver` found be others now? Most neighbour news is not: an entry that goes from
-    /// reachable to stale and back keeps its address.
+    /// Whether next hops that `resolver` found may differ now. Most neighbour notifications are not relevant:
+    /// an entry that changes from reachable to stale and back keeps its address.
     pub fn concern(&self, resolver: &Resolver) -> bool {
         let concerns =
             |neighbour: &Neighbour| resolver.concerns(neighbour.ifindex, neighbour.address, neighbour.mac);
         self.everything || self.neighbours.iter().any(concerns)
     }
 
-    /// Neighbours that changed, to tell the operator.
+    /// The neighbours that changed, for logs.
     pub fn neighbours(&self) -> impl Iterator<Item = IpAddr> {
         self.neighbours.iter().map(|neighbour| neighbour.address)
     }
 }
 
 impl Monitor {
-    /// Subscribes. Do it before the first pass, so that no change falls between.
+    /// Subscribes. Call it before the first pass, so that no change in between is missed.
     pub fn open() -> io::Result<Self> {
         Self::of(Groups::ROUTING)
     }
@@ -51,7 +51,7 @@ impl Monitor {
         Ok(Self { socket, buffer: vec![0; BUFFER].into() })
     }
 
-    /// All that is there to be read, without waiting; bounded, so that a flood of notifications ends in one pass.
+    /// Reads the waiting notifications without blocking. The number is limited, so that a flood of them ends.
     pub fn changes(&mut self) -> io::Result<Changes> {
         let mut changes = Changes::default();
         for _ in 0..1000 {

@@ -49,8 +49,8 @@ impl SocketAddress {
     }
 }
 
-// SAFETY: `with_sockaddr` passes a pointer to the octets of `self`, which are initialised and outlive the call
-// of `f`, and a length that the constructors keep within the array. The kernel reads an address of any
+// SAFETY: `with_sockaddr` passes a pointer to the octets of `self`, which are initialised and outlive the
+// call of `f`, and a length that the constructors keep within the array. The kernel reads an address of any
 // alignment and refuses an invalid one.
 unsafe impl SocketAddrArg for SocketAddress {
     unsafe fn with_sockaddr<R>(&self, f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R) -> R {

@@ -1,5 +1,5 @@
-//! Datagram sockets many messages at a time: the UDP socket of the redirector, raw IP sockets that are given the
-//! IP header (raw(7), `IP_HDRINCL`), and netlink.
+//! Datagram sockets that receive and send messages in batches: the redirector's UDP socket, raw IP sockets
+//! that take the IP header from the caller (raw(7), `IP_HDRINCL`), and netlink.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,39 +11,41 @@ use super::address::SocketAddress;
 use super::sendmmsg::send_all;
 use super::{Zeroable, check, option, set_option, socklen};
 
-/// Messages that one call moves at most.
+/// Largest number of messages of one call.
 pub const BATCH: usize = 64;
 
-/// Octets of the longest socket address used here, `sockaddr_in6`.
+/// Length of the longest socket address in use, `sockaddr_in6`, in octets.
 const NAME: usize = 28;
-/// Octets for what the kernel says beside a message: a traffic class (24, with its header and padding), and the interface
-/// and address that it came to (32 or 40).
+/// Room for the control messages of a datagram, in octets: a traffic class (24, with its header and padding),
+/// and the interface and destination address (32 or 40).
 const CONTROL: usize = 64;
 /// The index of `lo`, in every network namespace (linux/net/loopback.c).
 const LOOPBACK: i32 = 1;
 
 fn open(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
-    // SAFETY: takes and gives integers alone.
+    // SAFETY: the call takes and returns integers only.
     let fd = check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })?;
-    // SAFETY: the kernel has just opened `fd` for us and nobody else knows it.
+    // SAFETY: the kernel has just opened `fd` for this call, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn bind(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
     let (name, len) = encode(address);
-    // SAFETY: `name` lives through the call and has at least `len` octets.
+    // SAFETY: `name` outlives the call and has at least `len` octets.
     check(unsafe { libc::bind(fd.as_raw_fd(), name.as_ptr().cast(), len) }).map(drop)
 }
 
-/// A UDP socket for GUE on `address`, which nothing else may have. Bound to `[::]`, it hears IPv4 too.
+/// Opens a UDP socket for GUE on `address`, which no other socket may have. Bound to `[::]`, it receives IPv4
+/// too.
 pub fn udp_server(address: SocketAddr, timeout: Duration) -> io::Result<OwnedFd> {
     let socket = unbound_server(address, timeout)?;
     bind(socket.as_fd(), address)?;
     Ok(socket)
 }
 
-/// As many that share `address` and its packets. The first asks for it alone: another program that shares it in the
-/// same way would not be noticed, and would take a part of them.
+/// Opens `count` sockets that share `address` and its packets. The first binds the address without sharing:
+/// another program that shares it in the same way would not be noticed, and would receive a part of the
+/// packets.
 pub fn udp_servers(address: SocketAddr, timeout: Duration, count: usize) -> io::Result<Vec<OwnedFd>> {
     let share = |socket: &OwnedFd| set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, &1_i32);
     let first = udp_server(address, timeout)?;
@@ -61,9 +63,9 @@ fn unbound_server(address: SocketAddr, timeout: Duration) -> io::Result<OwnedFd>
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let socket = open(family, libc::SOCK_DGRAM, 0)?;
     let fd = socket.as_fd();
-    // Congestion may be marked on the way. A socket that hears both families takes both options.
+    // For congestion marks of the outer header. A socket for both families needs both options.
     set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, &1_i32)?;
-    // What comes by the loopback interface is from this host. The option of IPv6 is for both families.
+    // To recognise packets that arrive on the loopback interface. The option of IPv6 covers both families.
     if address.is_ipv4() {
         set_option(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, &1_i32)?;
     } else {
@@ -73,17 +75,18 @@ fn unbound_server(address: SocketAddr, timeout: Duration) -> io::Result<OwnedFd>
         // The outer UDP checksum is 0, which IPv6 accepts for tunnels only, and only on request (RFC 6935).
         set_option(fd, libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, &1_i32)?;
     }
-    // A burst of a few thousand packets; less is given silently where `net.core.rmem_max` is lower.
+    // For a burst of a few thousand packets. The kernel silently sets less where `net.core.rmem_max` is
+    // lower.
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &(8_i32 << 20))?;
-    let seconds = libc::time_t::try_from(timeout.as_secs()).unwrap_or(1);
-    let microseconds = libc::suseconds_t::from(i32::try_from(timeout.subsec_micros()).unwrap_or(0));
+    let seconds = libc::time_t::try_from(timeout.as_secs()).map_err(io::Error::other)?;
+    let microseconds = libc::suseconds_t::from(timeout.subsec_micros());
     let timeout = libc::timeval { tv_sec: seconds, tv_usec: microseconds };
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout)?;
     Ok(socket)
 }
 
-/// Datagrams that the kernel dropped because the socket's buffer was full or their checksum was wrong, since the socket
-/// was opened. The counter wraps.
+/// Number of datagrams that the kernel dropped since the socket was opened, because its buffer was full or
+/// their checksum was wrong. The counter wraps.
 pub fn drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let counters: [u32; MEMINFO] = option(socket, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
     Ok(counters[MEMINFO_DROPS])
@@ -96,7 +99,7 @@ const MEMINFO_DROPS: usize = 8;
 /// From `linux/udp.h`; libc has no name for it on every target.
 const UDP_NO_CHECK6_RX: libc::c_int = 102;
 
-/// A raw socket of `address`'s family that sends whole IP packets as they are given. Needs CAP_NET_RAW.
+/// Opens a raw socket of a family that sends IP packets with the caller's header. Needs CAP_NET_RAW.
 pub fn raw_ip(v4: bool) -> io::Result<OwnedFd> {
     let (family, level, option) = if v4 {
         (libc::AF_INET, libc::IPPROTO_IP, libc::IP_HDRINCL)
@@ -108,22 +111,24 @@ pub fn raw_ip(v4: bool) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Marks what this socket sends (`SO_MARK`). Needs CAP_NET_ADMIN, or CAP_NET_RAW from Linux 5.17.
+/// Sets the mark of packets that this socket sends (`SO_MARK`). Needs CAP_NET_ADMIN, or CAP_NET_RAW from
+/// Linux 5.17.
 pub fn mark(socket: BorrowedFd<'_>, mark: u32) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_MARK, &mark)
 }
 
-/// What this socket sends goes to the loopback device or nowhere.
+/// Restricts this socket to the loopback device.
 pub fn bind_to_loopback(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"lo\0")
 }
 
-/// A netlink socket to the kernel.
+/// Opens a netlink socket to the kernel.
 pub fn netlink(protocol: libc::c_int) -> io::Result<OwnedFd> {
     open(libc::AF_NETLINK, libc::SOCK_RAW, protocol)
 }
 
-/// Room for a batch of received messages, each behind some free octets in which a header can be written.
+/// Buffers for a batch of received messages, each with free octets in front, in which a header can be
+/// written.
 #[derive(Debug)]
 pub struct Buffers {
     octets: Box<[u8]>,
@@ -136,7 +141,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// For messages of at most `size` octets; longer ones are cut.
+    /// Buffers for messages of at most `size` octets; longer messages are truncated.
     pub fn new(headroom: usize, size: usize) -> Self {
         let stride = headroom + size;
         Self {
@@ -150,12 +155,12 @@ impl Buffers {
         }
     }
 
-    /// Waits for one message, as long as the socket's timeout says, and takes those that are there with it.
+    /// Waits for a message, at most for the socket's timeout, and receives all that are waiting.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.receive_with(socket, libc::MSG_WAITFORONE)
     }
 
-    /// Takes the messages that are there.
+    /// Receives the messages that are waiting.
     pub fn receive_ready(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.receive_with(socket, libc::MSG_DONTWAIT)
     }
@@ -175,21 +180,23 @@ impl Buffers {
             message.msg_hdr.msg_control = control.as_mut_ptr().cast();
             message.msg_hdr.msg_controllen = control.len();
         }
-        // SAFETY: each of the BATCH messages points to one vector, one name and one control buffer that live through the
-        // call and whose lengths it tells, and each vector to the part of `octets` of its own whose length it tells. No timeout is given.
+        // SAFETY: each of the BATCH messages points to a vector, a name and a control buffer of its own,
+        // which outlive the call and whose lengths it states. Each vector points to its own part of `octets`
+        // and states its length. No timeout is given.
         let received = check(unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 messages.as_mut_ptr(),
-                libc::c_uint::try_from(BATCH).unwrap_or(1),
+                libc::c_uint::try_from(BATCH).expect("invariant: a batch has 64 messages"),
                 flags as _,
                 ptr::null_mut(),
             )
         })?;
-        let received = usize::try_from(received).unwrap_or(0).min(BATCH);
+        let received =
+            usize::try_from(received).expect("invariant: `check` accepts no negative number").min(BATCH);
         let lens = self.lens.iter_mut().zip(&mut self.control_lens);
         for ((len, control), message) in lens.zip(&messages[..received]) {
-            *len = usize::try_from(message.msg_len).unwrap_or(0).min(self.stride - self.headroom);
+            *len = (message.msg_len as usize).min(self.stride - self.headroom);
             *control = message.msg_hdr.msg_controllen.min(CONTROL);
         }
         Ok(received)
@@ -200,28 +207,29 @@ impl Buffers {
         &self.room(index)[self.headroom..][..self.lens[index]]
     }
 
-    /// Its sender; unspecified where it has no IP address.
+    /// The sender of the message at `index`; the unspecified address if it has no IP address.
     pub fn sender(&self, index: usize) -> SocketAddr {
         decode(&self.names[index])
     }
 
-    /// The traffic class of the IP header that the message at `index` came with; 0 where the socket does not tell.
+    /// The traffic class of the IP header of the message at `index`; 0 if the socket does not report it.
     pub fn traffic_class(&self, index: usize) -> u8 {
         traffic_class(&self.controls[index][..self.control_lens[index]])
     }
 
-    /// Whether the message at `index` came by the loopback interface; not, where the socket does not tell.
+    /// Whether the message at `index` arrived on the loopback interface; false if the socket does not report
+    /// it.
     pub fn from_loopback(&self, index: usize) -> bool {
         from_loopback(&self.controls[index][..self.control_lens[index]])
     }
 
-    /// The message at `index` with the octets in front of it.
+    /// The message at `index` with its headroom.
     pub fn message_with_headroom_mut(&mut self, index: usize) -> &mut [u8] {
         let end = self.headroom + self.lens[index];
         &mut self.octets[index * self.stride..][..end]
     }
 
-    /// As [`Self::message_with_headroom_mut`], to read.
+    /// The message at `index` with its headroom, shared.
     pub fn message_with_headroom(&self, index: usize) -> &[u8] {
         &self.room(index)[..self.headroom + self.lens[index]]
     }
@@ -231,7 +239,8 @@ impl Buffers {
     }
 }
 
-/// Sends messages in order, at most [`BATCH`]. `failed` is called once for each message that the kernel refuses.
+/// Sends messages in order, at most [`BATCH`]. `failed` is called once for each message that the kernel
+/// refuses.
 pub fn send<'a>(
     socket: BorrowedFd<'_>,
     outgoing: impl Iterator<Item = (&'a [u8], SocketAddr)>,
@@ -244,26 +253,28 @@ pub fn send<'a>(
     send_all(socket, encoded, 0, failed);
 }
 
-/// `sockaddr_in` or `sockaddr_in6` as the octets that they are.
+/// The octets of `sockaddr_in` or `sockaddr_in6`.
 fn encode(address: SocketAddr) -> ([u8; NAME], libc::socklen_t) {
     let mut name = [0; NAME];
     name[2..4].copy_from_slice(&address.port().to_be_bytes());
+    const AF_INET: u16 = 2;
+    const AF_INET6: u16 = 10;
     let (family, len) = match address.ip() {
         IpAddr::V4(v4) => {
             name[4..8].copy_from_slice(&v4.octets());
-            (libc::AF_INET, 16)
+            (AF_INET, 16)
         }
         IpAddr::V6(v6) => {
             name[8..24].copy_from_slice(&v6.octets());
-            (libc::AF_INET6, 28)
+            (AF_INET6, 28)
         }
     };
-    name[..2].copy_from_slice(&u16::try_from(family).unwrap_or(0).to_ne_bytes());
+    name[..2].copy_from_slice(&libc::sa_family_t::to_ne_bytes(family));
     (name, len)
 }
 
-/// Level, type and value of each control message (cmsg(3)): a `cmsghdr`, which has the length of both, and the value.
-/// Ends at the first that is cut.
+/// Level, type and value of each control message (cmsg(3)). Each has a `cmsghdr`, which states the length of
+/// both, and a value. Ends at the first truncated one.
 fn controls(mut control: &[u8]) -> impl Iterator<Item = (i32, i32, &[u8])> {
     const WORD: usize = size_of::<libc::size_t>();
     std::iter::from_fn(move || {
@@ -287,7 +298,7 @@ fn traffic_class(control: &[u8]) -> u8 {
     controls(control).find_map(class).unwrap_or(0)
 }
 
-/// `in_pktinfo` starts with the index of the interface, `in6_pktinfo` has it behind an address.
+/// `in_pktinfo` starts with the index of the interface; `in6_pktinfo` has it after an address.
 fn from_loopback(control: &[u8]) -> bool {
     let interface = |(level, kind, value): (i32, i32, &[u8])| {
         let at = match (level, kind) {
@@ -300,7 +311,7 @@ fn from_loopback(control: &[u8]) -> bool {
     controls(control).find_map(interface) == Some(LOOPBACK)
 }
 
-/// IPv4 in IPv6 clothes, as a dual-stack socket reports it, counts as IPv4.
+/// A mapped IPv4 address, as a dual-stack socket reports it, counts as IPv4.
 fn decode(name: &[u8; NAME]) -> SocketAddr {
     let port = u16::from_be_bytes([name[2], name[3]]);
     let ip = match i32::from(u16::from_ne_bytes([name[0], name[1]])) {
@@ -383,15 +394,16 @@ mod tests {
         }
     }
 
-    /// What `fq` looks at: a time to leave at (SO_TXTIME), a rate, a priority. The first is read as clock and flags.
+    /// What `fq` looks at: a time to leave at (SO_TXTIME), a rate, a priority. The first is read as clock and
+    /// flags.
     fn delays(socket: BorrowedFd<'_>) -> io::Result<[u64; 3]> {
         let get = |name| option::<u64>(socket, libc::SOL_SOCKET, name);
         let priority = option::<u32>(socket, libc::SOL_SOCKET, libc::SO_PRIORITY)?;
         Ok([get(libc::SO_TXTIME)?, get(libc::SO_MAX_PACING_RATE)?, priority.into()])
     }
 
-    /// GLB's redirector met an `fq` that held its packets, because they carried a time. Not every kernel has `fq`, so
-    /// this looks at all that a socket can tell it; that no message carries a time, [`send`] shows.
+    /// GLB's redirector met an `fq` that held its packets, because they carried a time. Not every kernel has
+    /// `fq`, so this looks at all that a socket can tell it; that no message carries a time, [`send`] shows.
     #[test]
     fn no_queue_is_told_to_hold_what_is_passed_on() {
         let sockets = match [raw_ip(true), raw_ip(false)] {

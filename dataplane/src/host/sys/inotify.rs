@@ -42,8 +42,8 @@ impl Armer {
     }
 
     fn add(&self, path: &Path) -> io::Result<i32> {
-        // Only files that are complete: closed after writing, or renamed into the folder. And the folder itself, which
-        // may be moved or removed.
+        // Only files that are complete: closed after writing, or renamed into the folder. And the folder
+        // itself, which may be moved or removed.
         let events =
             WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::MOVE_SELF | WatchFlags::DELETE_SELF;
         Ok(inotify::add_watch(&self.fd, path, events)?)

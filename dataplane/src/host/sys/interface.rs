@@ -209,8 +209,8 @@ fn ioctl(socket: &OwnedFd, what: libc::Ioctl, request: &mut libc::ifreq) -> io::
     check(unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut *request) }).map(drop)
 }
 
-/// The cookie of this network namespace: a number that no other namespace has until the next boot. Linux 5.14 or
-/// later.
+/// The cookie of this network namespace: a number that no other namespace has until the next boot. Linux 5.14
+/// or later.
 pub fn namespace_cookie() -> io::Result<u64> {
     const SO_NETNS_COOKIE: libc::c_int = 71;
     option(any_socket()?.as_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE)

@@ -1,4 +1,5 @@
-//! A routing netlink socket (netlink(7), rtnetlink(7)): octets in and out. What they mean is `route`'s business.
+//! A routing netlink socket (netlink(7), rtnetlink(7)): sends and receives octets. The module `route`
+//! interprets them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -11,7 +12,7 @@ use super::{Zeroable, check, check_len, retry, set_option, socklen};
 pub struct Groups(u32);
 
 impl Groups {
-    /// None: a socket to ask with.
+    /// No notifications: a socket for requests.
     pub const NONE: Self = Self(0);
     /// Links, neighbours, and the addresses and routes of both families.
     pub const ROUTING: Self = Self(0x1 | 0x4 | 0x10 | 0x40 | 0x100 | 0x400);
@@ -19,17 +20,17 @@ impl Groups {
     pub const ADDRESSES: Self = Self(0x10 | 0x40 | 0x100 | 0x400);
 }
 
-/// A connection to the kernel's routing.
+/// A socket to the kernel's routing tables.
 #[derive(Debug)]
 pub struct NetlinkSocket(OwnedFd);
 
 impl NetlinkSocket {
-    /// Needs no privilege. Receiving gives up after `timeout`.
+    /// Needs no privilege. Receiving fails after `timeout`.
     pub fn open(groups: Groups, timeout: Duration) -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        // SAFETY: takes and gives integers alone.
+        // SAFETY: the call takes and returns integers only.
         let fd = check(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) })?;
-        // SAFETY: the kernel has just opened `fd` for us and nobody else knows it.
+        // SAFETY: the kernel has just opened `fd` for this call, and nothing else owns it.
         let socket = Self(unsafe { OwnedFd::from_raw_fd(fd) });
         let timeout = libc::timeval {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
@@ -44,15 +45,15 @@ impl NetlinkSocket {
         let mut address = libc::sockaddr_nl::zeroed();
         address.nl_family = u16::try_from(libc::AF_NETLINK).unwrap_or_default();
         address.nl_groups = groups.0;
-        // SAFETY: the address lives through the call and its size is told truly.
+        // SAFETY: the address outlives the call and the length is its size.
         let result = unsafe {
             libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), socklen::<libc::sockaddr_nl>())
         };
         check(result).map(drop)
     }
 
-    /// Makes the kernel look at what a request for all routes says of those that are wanted (Linux 4.20); an older one
-    /// answers with all of them.
+    /// Makes the kernel apply the filters of a request for all routes (Linux 4.20). Older kernels answer with
+    /// all routes.
     pub fn filter_dumps(&self) -> io::Result<()> {
         const NETLINK_GET_STRICT_CHK: libc::c_int = 12;
         match set_option(self.0.as_fd(), libc::SOL_NETLINK, NETLINK_GET_STRICT_CHK, &1_i32) {
@@ -70,8 +71,8 @@ impl NetlinkSocket {
         })
     }
 
-    /// One datagram from the kernel. `WouldBlock` after the timeout; ENOBUFS when changes were lost, after which
-    /// everything must be asked for again.
+    /// Receives a datagram from the kernel. `WouldBlock` after the timeout; ENOBUFS when notifications were
+    /// lost, after which everything must be queried again.
     pub fn receive<'buffer>(&self, buffer: &'buffer mut [u8]) -> io::Result<&'buffer [u8]> {
         self.receive_with(buffer, 0)
     }
@@ -99,7 +100,8 @@ impl NetlinkSocket {
     fn receive_one(&self, buffer: &mut [u8], flags: libc::c_int) -> io::Result<(usize, bool)> {
         let mut sender = libc::sockaddr_nl::zeroed();
         let mut sender_len = socklen::<libc::sockaddr_nl>();
-        // SAFETY: the kernel writes at most `buffer.len()` octets into `buffer` and `sender_len` into `sender`.
+        // SAFETY: the kernel writes at most `buffer.len()` octets into `buffer` and `sender_len` into
+        // `sender`.
         let len = unsafe {
             libc::recvfrom(
                 self.0.as_raw_fd(),

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal};
 
 use super::thread::{Unshared, unshare};
 
-/// Makes the kernel kill the child when the *thread* that starts it ends, for whatever reason.
+/// Makes the kernel kill the child when the *thread* that starts it ends, for any reason.
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
     let hook = || Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?);
     // SAFETY: the hook runs between fork and exec, where only async-signal-safe calls are allowed. It makes

@@ -1,4 +1,5 @@
-//! A TPACKET_V3 receive ring: memory that the kernel fills with frames, a block at a time, without a call a frame.
+//! A TPACKET_V3 receive ring: memory that the kernel fills with frames, block by block, without a system call
+//! per frame.
 //!
 //! ```text
 //! map    │ block 0 │ block 1 │ … │ block n-1 │                            n × block_len octets, page aligned
@@ -6,13 +7,14 @@
 //! entry  │ tpacket3_hdr 48 │ sockaddr_ll 20 │ … virtio_net_hdr 10 │ frame        next entry at +next_offset
 //! ```
 //!
-//! Ownership of a block lies in its status word: 0 the kernel's, bit 0 set ours. It is read with Acquire and given
-//! back with Release. While a block is ours the kernel does not touch it, so it can be a `&mut [u8]`; that is the
-//! one thing that is taken on trust. Every number in it (count, offsets, lengths) is checked against the block: a
-//! ring that lies loses its frames and is counted, nothing else.
-//!
-//! What the kernel took from the frame is put back, so that readers see it as it was on the wire: the VLAN tag that
-//! receive offload stripped, and a TCP or UDP checksum that a local sender left to hardware that is not there.
+//! The status word of a block shows its owner: 0 is the kernel, bit 0 is this program. It is read with
+//! Acquire and released with Release. While this program owns a block the kernel does not write to it, so it
+//! can be a `&mut [u8]`. That is the only assumption about the kernel. Every number in a block (count,
+//! offsets, lengths) is checked against the block's length: invalid entries are counted and lost, nothing
+//! else.
+//! The code restores what the kernel removed from a frame, so that readers see it as it was on the wire: the
+//! VLAN tag that receive offload stripped, and a TCP or UDP checksum that a local sender left to hardware
+//! that does not exist.
 //! Sources: packet(7), Documentation/networking/packet_mmap.rst, linux/if_packet.h, linux/virtio_net.h.
 
 use std::io;
@@ -26,20 +28,21 @@ use super::poll::readable;
 use super::{Zeroable, set_option};
 use crate::wire::unfinished;
 
-/// How much memory a ring has.
+/// The size of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Octets; a multiple of the page size. Frames that are longer come cut.
+    /// Length of a block in octets; a multiple of the page size. Longer frames are truncated.
     pub block_len: u32,
-    /// How many of them.
+    /// Number of blocks.
     pub blocks: u32,
-    /// Milliseconds after which the kernel hands over a block that is not full: the most that a frame waits.
+    /// Milliseconds after which the kernel releases a block that is not full: the longest time that a frame
+    /// waits.
     pub retire_millis: u32,
 }
 
 impl Default for Shape {
-    /// 8 MiB. Many blocks rather than large ones: with little traffic each millisecond uses one up, so 128 of them
-    /// bridge 128 ms in which the worker gets no CPU. With much traffic they hold about 40,000 small frames.
+    /// 8 MiB, in many small blocks: with little traffic each millisecond uses a block, so 128 of them cover
+    /// 128 ms in which the worker gets no CPU. With much traffic they hold about 40,000 small frames.
     fn default() -> Self {
         Self { block_len: 64 << 10, blocks: 128, retire_millis: 1 }
     }
@@ -57,20 +60,20 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Opens a ring on an interface, in a group if one is given. Frames that this host sends are not in it.
+    /// Opens a ring on an interface, in a fanout group if given. Excludes frames that this host sends.
     pub fn open(ifindex: u32, shape: Shape, group: Option<&mut Fanout>) -> io::Result<Self> {
         let socket = PacketSocket::open()?;
         socket.ignore_outgoing()?;
         socket.report_offloads()?;
         let fd = socket.as_fd();
         set_option(fd, libc::SOL_PACKET, libc::PACKET_VERSION, &libc::tpacket_versions::TPACKET_V3)?;
-        // Room before each frame in which a stripped VLAN tag fits.
+        // Room in front of each frame for a stripped VLAN tag.
         set_option(fd, libc::SOL_PACKET, libc::PACKET_RESERVE, &RESERVE)?;
         set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &request(shape)?)?;
         let block_len = usize::try_from(shape.block_len).map_err(io::Error::other)?;
         let blocks = usize::try_from(shape.blocks).map_err(io::Error::other)?;
         let map = Map::of(fd, block_len * blocks)?;
-        // Last, so that no frame comes before the ring is there, nor before the group is.
+        // Last, so that no frame arrives before the ring and the group are set up.
         socket.mute()?;
         socket.bind(ifindex)?;
         group.map_or(Ok(()), |group| group.join(socket.as_fd()))?;
@@ -78,13 +81,14 @@ impl Ring {
         Ok(Self { map, socket, block_len, blocks, next: 0 })
     }
 
-    /// Waits until a block is filled, at most `timeout`. ENETDOWN once when the interface goes down or away.
+    /// Waits until a block is filled, for at most `timeout`. Returns ENETDOWN once when the interface goes
+    /// down or is removed.
     pub fn wait(&self, timeout: Duration) -> io::Result<()> {
         if self.is_ours(self.next) {
             return Ok(());
         }
         let [ready] = readable([self.socket.as_fd()], timeout)?;
-        // Ready without a block: an error, which would keep the socket ready until it is taken.
+        // Ready without a block means an error. It would keep the socket ready until it is cleared.
         if ready && !self.is_ours(self.next) { take_error(self.socket.as_fd()) } else { Ok(()) }
     }
 
@@ -98,7 +102,7 @@ impl Ring {
         Some(self.take(index))
     }
 
-    /// What the kernel counted since it was last asked.
+    /// The kernel's counters since the last query.
     pub fn arrivals(&self) -> io::Result<Arrivals> {
         self.socket.arrivals()
     }
@@ -107,26 +111,26 @@ impl Ring {
         self.status(index).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// The status word of a block, the one part of the map that both sides touch at once.
+    /// The status word of a block, the only part of the map that both sides access concurrently.
     fn status(&self, index: usize) -> &AtomicU32 {
         let at = index * self.block_len + STATUS_OFFSET;
         debug_assert!(at + 4 <= self.map.len);
         // SAFETY: callers pass `index < blocks`, so the offset lies inside the map, which `self` keeps alive.
         let word = unsafe { self.map.start.add(at) };
-        // SAFETY: the map is page aligned and `at` a multiple of 4; no `&mut` covers this word (a block's slice
-        // begins behind it), and the kernel accesses it as one aligned word.
+        // SAFETY: the map is page aligned and `at` is a multiple of 4; no `&mut` covers this word (a block's
+        // slice begins after it), and the kernel accesses it as one aligned word.
         unsafe { AtomicU32::from_ptr(word.cast().as_ptr()) }
     }
 
-    /// A block that is ours.
+    /// A block that this program owns.
     fn take(&mut self, index: usize) -> Block<'_> {
         let at = index * self.block_len + BODY_OFFSET;
         debug_assert!(at - BODY_OFFSET + self.block_len <= self.map.len);
         // SAFETY: callers pass `index < blocks`, so the offset lies inside the map.
         let body = unsafe { self.map.start.add(at) };
-        // SAFETY: the octets up to the block's end lie inside the map, which outlives the borrow of `self`; the
-        // kernel leaves the block alone until its status word is given back, which `Block::drop` does last; and
-        // `&mut self` means that no other block of this ring is held.
+        // SAFETY: the octets up to the block's end are inside the map, which outlives the borrow of `self`.
+        // The kernel does not access the block until its status word is released, which `Block::drop` does
+        // last. `&mut self` means that no other block of this ring is borrowed.
         let body = unsafe { std::slice::from_raw_parts_mut(body.as_ptr(), self.block_len - BODY_OFFSET) };
         Block { status: self.status(index), entries: Entries::of(body) }
     }
@@ -138,7 +142,7 @@ impl AsFd for Ring {
     }
 }
 
-/// A filled block. Dropping it gives it back to the kernel.
+/// A filled block. Dropping it returns it to the kernel.
 #[derive(Debug)]
 pub struct Block<'ring> {
     status: &'ring AtomicU32,
@@ -146,12 +150,12 @@ pub struct Block<'ring> {
 }
 
 impl Block<'_> {
-    /// The next frame in it.
+    /// The next frame of the block.
     pub fn frame(&mut self) -> Option<Frame<'_>> {
         self.entries.frame()
     }
 
-    /// How many entries did not make sense so far. Zero, unless the kernel is broken.
+    /// Number of invalid entries so far. Zero, unless the kernel has a bug.
     pub fn malformed(&self) -> u32 {
         self.entries.malformed
     }
@@ -168,15 +172,16 @@ impl Drop for Block<'_> {
 pub struct Frame<'block> {
     /// From the destination MAC address on, VLAN tag included, checksums finished.
     pub bytes: &'block mut [u8],
-    /// Several frames of one flow that some stage merged into one.
+    /// Whether it was merged from several frames of a flow.
     pub merged: Merged,
-    /// The frame was longer than the block could hold.
+    /// Whether the frame was truncated because the block had no room for it.
     pub cut: bool,
-    /// Its destination is another host's address: a switch flooded it, or something listens to everything.
+    /// Whether its destination is another host's address: a switch flooded it, or the interface is in
+    /// promiscuous mode.
     pub foreign: bool,
 }
 
-/// The entries of a block: all parsing, no `unsafe`. Offsets count from the block's start.
+/// Parses the entries of a block, without `unsafe`. Offsets count from the start of `body`.
 #[derive(Debug)]
 struct Entries<'ring> {
     body: &'ring mut [u8],
@@ -196,12 +201,12 @@ impl<'ring> Entries<'ring> {
         while self.left > 0 {
             self.left -= 1;
             let Some(entry) = Entry::read(self.body, self.at) else {
-                // Without a header there is no next one either.
+                // Without a valid header the next entry cannot be found.
                 self.malformed += 1 + self.left;
                 self.left = 0;
                 return None;
             };
-            // An entry that points back would be read for ever, were `left` not counted down.
+            // `left` bounds the loop, also for an entry that points to an earlier one.
             self.at = self.at.saturating_add(entry.next);
             let range = entry.range(self.body);
             if range.is_none() {
@@ -214,10 +219,10 @@ impl<'ring> Entries<'ring> {
     }
 }
 
-/// The parts of a `tpacket3_hdr` that are used.
+/// The fields of a `tpacket3_hdr` in use.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Where the entry begins in the body.
+    /// Offset of the entry in the body.
     at: usize,
     next: usize,
     captured: usize,
@@ -241,13 +246,14 @@ impl Entry {
             on_wire: offset_of(word(header, 16)?),
             status: word(header, 20)?,
             mac: usize::from(half(header, 24)?),
-            // The kernel keeps the tag in 32 bits, of which 16 are used.
+            // The kernel stores the tag in 32 bits and uses 16 of them.
             tci: half_of(word(header, 32)?),
             tpid: half(header, 36)?,
         })
     }
 
-    /// Where the frame lies in the body, if it lies there with its `virtio_net_hdr`, behind this entry's header.
+    /// The frame's range in the body, if it is inside the body, with its `virtio_net_hdr`, after this entry's
+    /// header.
     fn range(&self, body: &[u8]) -> Option<std::ops::Range<usize>> {
         if self.mac < ENTRY_HEADER + OFFLOAD_HEADER + VLAN_TAG || self.captured < ETHERNET {
             return None;
@@ -269,8 +275,8 @@ impl Entry {
         Some(Frame { bytes, merged: offloads.merged, cut: self.captured < self.on_wire, foreign })
     }
 
-    /// Puts a stripped VLAN tag back behind the MAC addresses, which move 4 octets to the front, over the
-    /// `virtio_net_hdr`. Gives where the frame starts then.
+    /// Restores a stripped VLAN tag after the MAC addresses, which move 4 octets to the front, over the
+    /// `virtio_net_hdr`. Returns the new start of the frame.
     fn restore_tag(&self, body: &mut [u8], start: usize) -> Option<usize> {
         if self.status & libc::TP_STATUS_VLAN_VALID == 0 {
             return Some(start);
@@ -285,30 +291,30 @@ impl Entry {
     }
 }
 
-/// What a `virtio_net_hdr` says: u8 flags · u8 gso_type · u16 hdr_len · u16 gso_size · u16 csum_start ·
+/// The content of a `virtio_net_hdr`: u8 flags · u8 gso_type · u16 hdr_len · u16 gso_size · u16 csum_start ·
 /// u16 csum_offset, in the byte order of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offloads {
-    /// A checksum is to be finished.
+    /// The checksum that must be finished, if any.
     pub partial: Option<unfinished::Partial>,
-    /// Several frames in one.
+    /// Whether the frame was merged from several.
     pub merged: Merged,
 }
 
-/// Whether a frame was several on the wire.
+/// Whether a frame was merged from several frames on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Merged {
-    /// It is as it was sent.
+    /// Not merged.
     #[default]
     No,
-    /// Segments of a TCP stream. As one segment they mean the same.
+    /// Merged from segments of a TCP stream: the meaning is the same.
     Segments,
-    /// Datagrams. As one they mean something else.
+    /// Merged from datagrams: the meaning differs.
     Datagrams,
 }
 
 impl Offloads {
-    /// Reads the header; one that is too short says nothing.
+    /// Reads the header; a header that is too short counts as empty.
     pub fn read(header: &[u8]) -> Self {
         let start = half(header, 6).map(usize::from);
         let field = half(header, 8).map(usize::from);
@@ -317,7 +323,7 @@ impl Offloads {
             (Some(start), Some(field)) if flagged => Some(unfinished::Partial { start, field }),
             _ => None,
         };
-        // A bit for ECN may be set beside the kind.
+        // The kind may have an additional bit for ECN.
         let merged = match header.get(1).map_or(0, |kind| kind & !VIRTIO_GSO_ECN) {
             0 => Merged::No,
             VIRTIO_GSO_TCPV4 | VIRTIO_GSO_TCPV6 => Merged::Segments,
@@ -337,7 +343,7 @@ struct Map {
 impl Map {
     fn of(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: asks for new address space of the kernel's choice, so nothing that exists is replaced.
+        // SAFETY: a new mapping at an address that the kernel chooses; no existing memory is replaced.
         let start =
             unsafe { libc::mmap(ptr::null_mut(), len, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
@@ -350,20 +356,21 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: exactly what `of` mapped, once; every borrow of it ended with the ring that owns it.
+        // SAFETY: exactly the mapping that `of` created, unmapped once; every borrow of it ended with the
+        // ring that owns it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
-// SAFETY: the map is owned by one ring, not tied to the thread that made it, and accessed through `&mut Ring` or
-// through atomics alone.
+// SAFETY: a single ring owns the map, it is not tied to the thread that created it, and accesses go through
+// `&mut Ring` or atomics.
 unsafe impl Send for Map {}
 
 fn request(shape: Shape) -> io::Result<libc::tpacket_req3> {
     let mut request = libc::tpacket_req3::zeroed();
     request.tp_block_size = shape.block_len;
     request.tp_block_nr = shape.blocks;
-    // Version 3 packs frames of any size; the two frame numbers only have to agree with the blocks.
+    // Version 3 packs frames of any size; the two frame fields only have to match the blocks.
     request.tp_frame_size = FRAME_SIZE;
     let total = shape.block_len.checked_mul(shape.blocks).ok_or(io::ErrorKind::InvalidInput)?;
     request.tp_frame_nr = total / FRAME_SIZE;
@@ -374,28 +381,29 @@ fn request(shape: Shape) -> io::Result<libc::tpacket_req3> {
 const FRAME_SIZE: u32 = 2048;
 /// `block_status` in a `tpacket_block_desc`.
 const STATUS_OFFSET: usize = 8;
-/// What of a block is read as a slice begins behind the status word.
+/// Start of the part of a block that is read as a slice: after the status word.
 const BODY_OFFSET: usize = 12;
 const ENTRY_HEADER: usize = 48;
 const ETHERNET: usize = 14;
 const MAC_ADDRESSES: usize = 12;
 const VLAN_TAG: usize = 4;
 const VLAN_TPID: u16 = 0x8100;
-/// Octets asked for in front of each frame, on top of what the kernel needs: a multiple of 16 keeps its alignment.
+/// Octets requested in front of each frame in addition to the kernel's own; a multiple of 16 keeps its
+/// alignment.
 const RESERVE: u32 = 16;
 const VIRTIO_NEEDS_CSUM: u8 = 1;
 const VIRTIO_GSO_TCPV4: u8 = 1;
 const VIRTIO_GSO_TCPV6: u8 = 4;
 const VIRTIO_GSO_ECN: u8 = 0x80;
 
-/// An offset that the kernel counts from the start of the block, as one into the body. What lies before the body
-/// becomes one that no check lets pass.
+/// Converts an offset from the start of the block to one in the body. An offset before the body becomes
+/// `usize::MAX`, which fails every check.
 fn offset(from_block: u32) -> usize {
     offset_of(from_block).checked_sub(BODY_OFFSET).unwrap_or(usize::MAX)
 }
 
 fn offset_of(value: u32) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
+    value as usize
 }
 
 fn half_of(value: u32) -> u16 {

@@ -156,7 +156,8 @@ impl Crowd {
         count
     }
 
-    /// Connections that are alive and whose backend is not in their row's hop list of this table: it would cut them.
+    /// Connections that are alive and whose backend is not in their row's hop list of this table: it would
+    /// cut them.
     pub fn at_risk(&self, table: &Table) -> usize {
         let alive = self.connections.iter().filter(|connection| connection.broken.is_none());
         let reached = |connection: &&Connection| {
@@ -197,8 +198,8 @@ impl Crowd {
     }
 }
 
-/// Connects, also where neighbours are still unknown to each other: on a busy machine the answer to who has an address
-/// may come after the three seconds that kernels wait for it.
+/// Connects, also where neighbours are still unknown to each other: on a busy machine the answer to who has
+/// an address may come after the three seconds that kernels wait for it.
 fn connect(to: &SocketAddr, patience: Duration) -> io::Result<TcpStream> {
     let end = Instant::now() + patience;
     loop {

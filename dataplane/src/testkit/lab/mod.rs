@@ -1,5 +1,5 @@
-//! A small network inside this process: clients, a router, directors and backends, each in a network namespace of
-//! its own, with real servers and real programs. `demo` and the network tests are built on it.
+//! A small network inside this process: clients, a router, directors and backends, each in a network
+//! namespace of its own, with real servers and real programs. `demo` and the network tests are built on it.
 //!
 //! ```text
 //! client ─┐                       ┌─ director ─┐  GUE
@@ -8,8 +8,8 @@
 //!             └────────────── answers, straight from the VIP ───┴─ backend
 //! ```
 //!
-//! Namespaces have no names and live as long as this process; programs die with the thread that started them. So
-//! nothing is left behind, however the process ends. The host's own interfaces are never touched.
+//! Namespaces have no names and live as long as this process; programs die with the thread that started them.
+//! So nothing is left behind, however the process ends. The host's own interfaces are never touched.
 
 pub mod client;
 pub mod folder;

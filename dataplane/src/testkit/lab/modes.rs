@@ -1,4 +1,5 @@
-//! How programs take frames and how clients send them: what the environment asks for, and what programs really do.
+//! How programs take frames and how clients send them: what the environment asks for, and what programs
+//! really do.
 
 use anyhow::ensure;
 
@@ -11,8 +12,8 @@ pub struct Modes {
     pub director: Option<String>,
     /// `mode` of every redirector.
     pub redirect: Option<String>,
-    /// Whether clients' kernels finish transport checksums, as frames from a wire have them. By default they leave them
-    /// to the interface, and a veth leaves them unfinished.
+    /// Whether clients' kernels finish transport checksums, as frames from a wire have them. By default they
+    /// leave them to the interface, and a veth leaves them unfinished.
     pub finished_checksums: bool,
 }
 

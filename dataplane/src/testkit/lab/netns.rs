@@ -15,8 +15,8 @@ use crate::host::sys::interface::{Interface, Offload};
 use crate::host::sys::process::die_with_parent;
 use crate::host::sys::thread::unshare_network;
 
-/// A network namespace without a name. Its thread runs what it is given; threads and programs that are started
-/// there live in the namespace, too.
+/// A network namespace without a name. Its thread runs what it is given; threads and programs that are
+/// started there live in the namespace, too.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
@@ -96,9 +96,9 @@ impl Namespace {
         .with_context(|| format!("in {}: {path} = {value}", self.name))
     }
 
-    /// Connects this namespace (`here`) and `other` (`there`) with a pair of Ethernet interfaces, still down, whose
-    /// frames have the size that they would have on a wire: none is merged. As on any veth, the kernel does not finish
-    /// their transport checksums.
+    /// Connects this namespace (`here`) and `other` (`there`) with a pair of Ethernet interfaces, still down,
+    /// whose frames have the size that they would have on a wire: none is merged. As on any veth, the kernel
+    /// does not finish their transport checksums.
     pub fn connect(&self, here: &str, other: &Self, there: &str, mtu: u32) -> anyhow::Result<()> {
         let (pid, fd) = (process::id(), other.file.as_raw_fd());
         self.ip(&format!(
@@ -117,8 +117,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// The kernel here finishes the transport checksums of what it sends by this interface, so that frames are as on a
-    /// wire.
+    /// The kernel here finishes the transport checksums of what it sends by this interface, so that frames
+    /// are as on a wire.
     pub fn finish_checksums(&self, interface: &str) -> anyhow::Result<()> {
         let name = interface.to_owned();
         self.run(move || Offload::TxChecksum.switch(&name, false))

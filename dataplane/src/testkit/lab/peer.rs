@@ -1,9 +1,9 @@
 //! The other end of a cable, made ready for programs in a driver.
 //!
-//! A veth's program may send a frame back (`XDP_TX`) or redirect one (`XDP_REDIRECT`). The peer takes either only while
-//! it polls, else they are lost and counted as `xdp_tx_errors`; it polls with GRO or with a program of its own. With
-//! GRO alone it is not woken for what was sent back, which lies there until something else arrives. So it gets a
-//! program, which leaves every frame to the kernel.
+//! A veth's program may send a frame back (`XDP_TX`) or redirect one (`XDP_REDIRECT`). The peer takes either
+//! only while it polls, else they are lost and counted as `xdp_tx_errors`; it polls with GRO or with a
+//! program of its own. With GRO alone it is not woken for what was sent back, which lies there until
+//! something else arrives. So it gets a program, which leaves every frame to the kernel.
 
 use anyhow::Context;
 use aya::programs::Xdp;

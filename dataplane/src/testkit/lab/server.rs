@@ -1,5 +1,5 @@
-//! A small HTTP/1.1 server (RFC 9112, as little of it as clients of the lab need): it sends back the body that it
-//! was sent, and says in `X-Backend` who it is. One thread a connection.
+//! A small HTTP/1.1 server (RFC 9112, as little of it as clients of the lab need): it sends back the body
+//! that it was sent, and says in `X-Backend` who it is. One thread a connection.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -17,8 +17,8 @@ const LONGEST_BODY: usize = 16 << 20;
 /// Connections are many and their work is small.
 const STACK: usize = 128 << 10;
 
-/// A server in a namespace. It and its connections end when it is dropped: a thread whose client is gone without a word,
-/// since its host is gone, would wait for ever.
+/// A server in a namespace. It and its connections end when it is dropped: a thread whose client is gone
+/// without a word, since its host is gone, would wait for ever.
 #[derive(Debug)]
 pub struct Server {
     stop: Arc<AtomicBool>,

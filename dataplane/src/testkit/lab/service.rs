@@ -1,5 +1,5 @@
-//! The service as its operator wants it: which backends, in which state. Tables are made of it as `tablegen build`
-//! makes them, the one in service being the parent.
+//! The service as its operator wants it: which backends, in which state. Tables are made of it as `tablegen
+//! build` makes them, the one in service being the parent.
 
 use std::path::Path;
 

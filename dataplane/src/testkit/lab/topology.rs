@@ -1,4 +1,5 @@
-//! The hosts and how they are connected. Every host hangs on the router by a link of its own; links are numbered.
+//! The hosts and how they are connected. Every host hangs on the router by a link of its own; links are
+//! numbered.
 //!
 //! | host | IPv4 | IPv6 |
 //! |---|---|---|
@@ -162,7 +163,8 @@ impl Network {
         if self.directors.is_empty() { Role::Backend } else { Role::Director }
     }
 
-    /// As the operator of a backend that is a director as well: its kernel leaves the VIPs' packets to the program.
+    /// As the operator of a backend that is a director as well: its kernel leaves the VIPs' packets to the
+    /// program.
     pub fn leave_to_director(&self, number: u8) -> anyhow::Result<()> {
         [VIP.into(), VIP6.into()]
             .map(Prefix::host)
@@ -170,7 +172,8 @@ impl Network {
             .try_for_each(|vip| self.director(number).shell(&leave_to_director(vip, "eth0")))
     }
 
-    /// The router takes what programs in the drivers of directors and backends send, for as long as the result lives.
+    /// The router takes what programs in the drivers of directors and backends send, for as long as the
+    /// result lives.
     pub fn take_native(&self) -> anyhow::Result<Vec<Passing>> {
         let ports = |role: Role, hosts: &[Namespace]| (0..).take(hosts.len()).map(move |n| role.port(n));
         let directors = ports(Role::Director, &self.directors);

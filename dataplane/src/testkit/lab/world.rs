@@ -1,11 +1,13 @@
 //! A whole service at work: the network with its programs, servers and tables, and what can happen to them.
 //!
 //! The same scenarios are played in every mode: `LAB_DIRECTOR_MODE` (auto, xdp, af-packet, pnet) and
-//! `LAB_REDIRECT_MODE` (socket, auto, xdp; but socket beside a director) in the environment say which, in place of the
-//! configurations. What they ask for they must get: `xdp` natively, `auto` generically as on any veth.
+//! `LAB_REDIRECT_MODE` (socket, auto, xdp; but socket beside a director) in the environment say which, in
+//! place of the configurations. What they ask for they must get: `xdp` natively, `auto` generically as on any
+//! veth.
 //!
-//! Clients leave transport checksums unfinished, as kernels do by default on a veth. A director's kernel program leaves
-//! such packets to its worker. `LAB_CHECKSUMS=finished` gives the program packets as from a wire.
+//! Clients leave transport checksums unfinished, as kernels do by default on a veth. A director's kernel
+//! program leaves such packets to its worker. `LAB_CHECKSUMS=finished` gives the program packets as from a
+//! wire.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,7 +35,8 @@ pub struct Setup {
     pub binary: PathBuf,
     /// Off in the control of an experiment.
     pub second_chance: bool,
-    /// Whether programs take the kernel's fast path where they may, if the environment does not say otherwise.
+    /// Whether programs take the kernel's fast path where they may, if the environment does not say
+    /// otherwise.
     pub fast_path: bool,
     /// More lines for every director's configuration.
     pub director_lines: String,
@@ -190,8 +193,8 @@ impl World {
         directors.iter().try_for_each(|&number| self.await_table(number))
     }
 
-    /// As [`World::publish`], unless the new table would cut a connection; then the service stays as `before`. What an
-    /// operator does who reads `tablegen diff` first. Says whether it was published.
+    /// As [`World::publish`], unless the new table would cut a connection; then the service stays as
+    /// `before`. What an operator does who reads `tablegen diff` first. Says whether it was published.
     pub fn publish_if_safe(&mut self, before: Service) -> anyhow::Result<bool> {
         let table = self.service.build(Some(&self.table))?;
         let tables = table.tables().first();
@@ -360,7 +363,8 @@ impl World {
         }
     }
 
-    /// How the first director and the first redirector take frames: `xdp native`, `xdp generic` or by a socket.
+    /// How the first director and the first redirector take frames: `xdp native`, `xdp generic` or by a
+    /// socket.
     pub fn modes(&mut self) -> anyhow::Result<[String; 2]> {
         let mode = |program: Option<&mut Option<Program>>, without: &str| -> anyhow::Result<String> {
             let program = program.and_then(Option::as_mut).context("it does not run")?;

@@ -19,7 +19,7 @@ use common::bind::{Bind, PortRange, Prefix, Protocol};
 use common::flow::{FlowKey, HashFields};
 use common::hash::SipKey;
 use common::table::{ForwardingTable, Lists, Ranking, Seed, Table};
-use dataplane::control::socket::{Format, ask};
+use dataplane::control::socket::{Format, query};
 use dataplane::host::sys::batch::{BATCH, Batch};
 use dataplane::host::sys::interface::Interface;
 use dataplane::host::sys::packet::PacketSocket;
@@ -233,7 +233,7 @@ impl Running {
     }
 
     pub(crate) fn status(&self) -> Option<Value> {
-        serde_json::from_str(&ask(&self.folder.join("control"), Format::Json).ok()?).ok()
+        serde_json::from_str(&query(&self.folder.join("control"), Format::Json).ok()?).ok()
     }
 
     /// Waits until the director's status is as wanted.

@@ -113,7 +113,7 @@ fn set(key: &str, value: &str) {
 }
 
 fn takes(resolver: &mut Resolver, to: &str, ifindex: u32) -> bool {
-    resolver.takes([address(to)], ifindex).unwrap() == [true]
+    resolver.accepts([address(to)], ifindex).unwrap() == [true]
 }
 
 /// The kernel makes the route of an IPv6 address in its own time.

@@ -292,9 +292,11 @@ fn frames_that_the_ring_lost_are_in_the_total_of_drops() {
         assert_eq!(status["dropped"]["too_big"], 3, "told apart");
         let others = count(&status, "/driver/congested") + count(&status, "/driver/refused");
         assert_eq!(count(&status, "/dropped_total"), 3 + lost + others, "{status:#}");
-        let text =
-            dataplane::control::socket::ask(&host.path("control"), dataplane::control::socket::Format::Text)
-                .unwrap();
+        let text = dataplane::control::socket::query(
+            &host.path("control"),
+            dataplane::control::socket::Format::Text,
+        )
+        .unwrap();
         let line = format!("  dropped too_big 3, by driver {}, total {}\n", lost + others, 3 + lost + others);
         assert!(text.contains(&line) && text.contains(&format!(" lost {lost},")), "{line}: {text}");
         director.stop();
