@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-// What the director's program and the loader agree on; `dataplane/src/drivers/xdp/abi.rs` is its mirror, and both sides
-// assert the sizes, all multiples of eight, as the kernel rounds what arrays hold. All numbers are in the order of this machine unless they are __be16 or __be32.
+// The interface between the director's program and its loader. `dataplane/src/drivers/xdp/abi.rs` is the Rust
+// side. Both sides assert the sizes, all multiples of eight, because the kernel rounds the sizes of array
+// entries up. All numbers are in the byte order of this machine unless they are __be16 or __be32.
 #pragma once
 #include "bpf.h"
 
@@ -8,7 +9,7 @@
 static const __u32 NONE = 0xffffffff;
 static const __u16 NO_BACKEND = 0xffff;
 
-// Why a frame is left to user space, untouched. Numbers are those of `xdp::Left`.
+// Why a frame is punted to user space, unchanged. The numbers are those of `xdp::PuntReason`.
 enum left {
 	LEFT_NOT_IP = 0,
 	LEFT_TAGS = 1,
@@ -28,9 +29,9 @@ enum left {
 	LEFT_REASONS = 15,
 };
 
-// Constants of a generation, written into the object before the kernel verifies it. Prefix lengths in use come
-// longest first; a bind's `rank` is the place of its length there. `named` has a bit for the hash of each address that a
-// bind names in full.
+// Constants of a generation, written into the object before the kernel verifies it. Prefix lengths in use are
+// sorted, longest first; a bind's `rank` is the index of its length there. `named` has a bit for the hash of
+// each address that a bind names in full.
 enum { NAMED_BITS = 12 };
 
 struct config {
@@ -48,13 +49,13 @@ struct config {
 };
 _Static_assert(sizeof(struct config) == 3256, "config");
 
-// A slot of a bind table. A key lies in the first of its two slots, or in the second, and then the first is marked.
+// A slot of a bind table. A key is in the first of its two slots, or in the second; then the first is marked.
 enum bind_flags {
 	BIND_MORE = 1,
 	BIND_PAGED = 2,
 };
 
-// The part that both families share. `target` is the table or, if the bind is paged, its directory.
+// The fields that both families share. `target` is the table or, if the bind is paged, its directory.
 struct bind {
 	__u8 protocol;
 	__u8 rank;
@@ -79,7 +80,7 @@ struct bind_v6 {
 };
 _Static_assert(sizeof(struct bind_v6) == 32, "bind_v6");
 
-// Numbers of pages, for a directory; tables, for a page.
+// A directory has page numbers; a page has tables.
 struct page {
 	__u32 cells[256];
 };
@@ -111,9 +112,10 @@ struct row {
 };
 _Static_assert(sizeof(struct row) == 8, "row");
 
-// A backend with an IPv4 address. `head` is the start of a frame for it, prebuilt in Rust: link header, IPv4 header
-// and UDP header, with zero for the fields that differ from packet to packet; `sum` is that of the IPv4 header.
-// A backend of the other family is all zero but for its family, and its frames are left to user space.
+// A backend with an IPv4 address. `head` is the prebuilt start of a frame to it, written by Rust: link
+// header, IPv4 header and UDP header, with zero in the fields that differ between packets. `sum` is the sum
+// of that IPv4 header. A backend with an IPv6 address is all zero except for its family; its frames are
+// punted to user space.
 enum way {
 	WAY_LEFT = 0,
 	WAY_LINK = 1,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 // From destination address, protocol and port to a table: the longest prefix that has the port wins.
 //
-// The binds of a family lie in one array. User space gave each key one of its two slots, so that a look-up reads one
-// slot, or two where the first is marked, however many binds there are. A prefix with several port ranges has a
-// directory of 256 pages of 256 ports, which is a page itself.
+// The binds of a family are in one array. User space stored each key in one of its two slots, so that a
+// look-up reads one slot, or two if the first is marked, for any number of binds. A prefix with several port
+// ranges has a directory of 256 pages of 256 ports; the directory is a page itself.
 #pragma once
 #include "parse.h"
 
@@ -25,7 +25,7 @@ static __always_inline struct slots slots_of(__u64 key, __u32 count)
 
 static __always_inline __u32 page_of(__u32 directory, __u16 port)
 {
-	// Keeps this from being worked out for every packet, before it is known that it is needed.
+	// Prevents the compiler from computing this for every packet, also where it is not needed.
 	asm volatile("" : "+r"(port));
 	const struct page *page = map_lookup(&port_pages, &directory);
 
@@ -74,13 +74,13 @@ static __always_inline __u32 find_v4(__be32 destination, __u8 protocol, __u16 po
 
 static __always_inline int is_v6(const struct bind_v6 *slot, __u64 high, __u64 low, __u8 protocol, __u8 rank)
 {
-	/* One comparison for all, which narrows none of them. */
+	/* A single comparison for all, which does not narrow their ranges for the verifier. */
 	return ((slot->low ^ low) | (slot->high ^ high) | (slot->bind.protocol ^ protocol) |
 		(slot->bind.rank ^ rank)) == 0;
 }
 
-// Does a bind name exactly this address? Longest lengths come first, so such a bind has rank 0. Most addresses have a
-// clear bit in `named`, which user space set for each address that a bind names.
+// Whether a bind names exactly this address. The longest lengths are first, so such a bind has rank 0. Most
+// addresses have a clear bit in `named`, which user space set for each address that a bind names.
 static __always_inline int is_marked(const volatile __u64 *named, __u64 folded)
 {
 	__u64 at = folded * SPREAD >> (64 - NAMED_BITS);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-// What a BPF program may ask of the kernel: types, helpers by number and map definitions, as fixed by the kernel's
-// stable interface (linux/bpf.h). Stated here so that a bare clang builds the programs.
+// The kernel's interface for BPF programs: types, helpers by number and map definitions, as fixed by its
+// stable interface (linux/bpf.h). Written here so that a clang without headers builds the programs.
 #pragma once
 
 typedef unsigned char __u8;
@@ -17,8 +17,9 @@ typedef __u32 __be32;
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-// A copy that the verifier takes for any value within `mask`. What it is compared with narrows the copy alone, so that
-// states at the back edge of a loop stay alike and are pruned: a fifth of the instructions to verify, at worst.
+// A copy that the verifier treats as any value within `mask`. Comparisons narrow only the copy, so that
+// states at the back edge of a loop stay equal and are pruned. In the worst case this leaves a fifth of the
+// instructions to verify.
 #define unnarrowed(value, mask)                                \
 	({                                                     \
 		__u32 copy_ = (value);                         \
@@ -26,7 +27,7 @@ typedef __u32 __be32;
 		copy_;                                         \
 	})
 
-// The objects are built for little-endian machines alone.
+// The objects are built for little-endian machines only.
 #define bpf_htons(x) ((__be16)__builtin_bswap16(x))
 #define bpf_ntohs(x) ((__u16)__builtin_bswap16(x))
 #define bpf_ntohl(x) ((__u32)__builtin_bswap32(x))
@@ -57,7 +58,7 @@ enum map_type {
 	MAP_PREFIXES = 11,
 };
 
-// The start of what may be read of a socket.
+// The first fields of a socket that a program may read.
 struct socket {
 	__u32 bound_dev_if;
 	__u32 family;
@@ -93,9 +94,9 @@ struct tuple_v6 {
 };
 
 enum map_flags {
-	// Entries are allocated one by one; prefixes must be.
+	// Entries are allocated individually, as the kernel requires for prefixes.
 	MAP_NO_PREALLOC = 1 << 0,
-	// User space fills the memory itself.
+	// User space maps the memory and fills it.
 	MAP_MMAPABLE = 1 << 10,
 };
 

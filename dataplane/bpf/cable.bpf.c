@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-// Both ends of a cable on which a program is measured: frames are made where they are sent, and counted and dropped
-// where they come back, so that neither end is slower than what lies between. And the least that can lie there.
+// Programs for both ends of a cable on which another program is measured. Frames are created where they are
+// sent, and counted and dropped where they return, so that neither end is slower than the program in between.
+// Also the minimal program that can be in between.
 #include "bpf.h"
 
 enum place {
@@ -9,8 +10,8 @@ enum place {
 	PLACES = 2,
 };
 
-// The frame that is sent over and over, and by which interface. A TCP packet over IPv4 without tags: its source port
-// tells flows apart.
+// The frame that is sent repeatedly, and the interface that sends it. A TCP packet over IPv4 without tags;
+// its source port distinguishes flows.
 struct flood {
 	__u64 head[8];
 	__u32 ifindex;
@@ -31,7 +32,7 @@ static __always_inline void count(__u32 at)
 		*frames += 1;
 }
 
-// The kernel uses the memory of frames again as they came back.
+// The kernel reuses the memory of returned frames with their contents.
 SEC("xdp")
 int sent(struct xdp_md *ctx)
 {

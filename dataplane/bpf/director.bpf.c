@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-// The director's plain case: a packet to a bind is encapsulated for its row's backends and sent. Every other frame is
-// left to user space as it came, so that the policy has one home, `pipeline`. What this program sends must be, octet
-// for octet, what `Pipeline::process` would have sent.
+// The director's kernel program: encapsulates a packet to a bind for its row's backends and sends it. It
+// punts every other frame unchanged to user space, so that only `pipeline` has the whole policy. Each frame
+// that it sends must equal, octet for octet, the frame that `Pipeline::process` would send.
 #include "abi.h"
 #include "bind.h"
 #include "encap.h"
@@ -12,7 +12,7 @@
 const volatile struct config config = {};
 volatile __u32 hops_half = 0;
 
-// The loader sets how many entries each has.
+// The loader sets the number of entries of each map.
 struct map SEC("maps") binds_v4 = { MAP_ARRAY, 4, sizeof(struct bind_v4), 1, MAP_MMAPABLE };
 struct map SEC("maps") binds_v6 = { MAP_ARRAY, 4, sizeof(struct bind_v6), 1, MAP_MMAPABLE };
 struct map SEC("maps") port_pages = { MAP_ARRAY, 4, sizeof(struct page), 1, MAP_MMAPABLE };
@@ -21,7 +21,7 @@ struct map SEC("maps") rows = { MAP_ARRAY, 4, sizeof(struct row), 1, MAP_MMAPABL
 struct map SEC("maps") hops = { MAP_ARRAY, 4, sizeof(struct hop), 1, MAP_MMAPABLE };
 // Packets that this program encapsulated, by primary.
 struct map SEC("maps") primaries = { MAP_PER_CPU_ARRAY, 4, sizeof(__u64), 1, 0 };
-// Frames that it left to user space, by reason.
+// Frames that this program punted to user space, by reason.
 struct map SEC("maps") left = { MAP_PER_CPU_ARRAY, 4, sizeof(__u64), LEFT_REASONS, 0 };
 
 static __always_inline int leave(enum left reason)
@@ -41,7 +41,8 @@ static __always_inline const struct row *find_row(const struct table *table, __u
 	return map_lookup(&rows, &at);
 }
 
-// `alternative` is the row of the second look-up, if the table has one; such packets take a copy of this code.
+// `alternative` is the row of the second look-up, if the table has one; such packets use a separate copy of
+// this code.
 static __always_inline int forward(struct xdp_md *ctx, const struct packet *packet, const struct table *table,
 				   __u64 hash, const struct row *alternative)
 {

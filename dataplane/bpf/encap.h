@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-// From a row to the frame that leaves.
+// From a row to the encapsulated frame.
 //
 // | link 14 | IPv4 20 | UDP 8 | GUE 4 | private 4 | hop 1 | hop 2 | ... | the client's packet |
 #pragma once
@@ -7,7 +7,7 @@
 
 extern const volatile struct config config;
 extern struct map hops, primaries;
-// Which half of `hops` holds: user space fills the other and then writes this.
+// Which half of `hops` is valid: user space fills the other half and then writes this word.
 extern volatile __u32 hops_half;
 
 enum {
@@ -17,7 +17,7 @@ enum {
 	MAX_FOLLOWERS = 2 * MAX_HOPS - 1,
 };
 
-// The hops after the primary, in the order of the list. An address of zero is none.
+// The hops after the primary, in the order of the list. An address of zero means no hop.
 struct followers {
 	__be32 addresses[MAX_FOLLOWERS];
 	__u32 count;
@@ -37,7 +37,7 @@ static __always_inline __be32 address_of(__u32 half, __u32 first, __u16 backend)
 	return hop ? hop->address : 0;
 }
 
-// The rest of the row that the primary is the first of.
+// The hops of the row after the primary.
 static __always_inline void follow(const struct row *row, __u32 half, __u32 first, struct followers *to)
 {
 #pragma unroll
@@ -49,7 +49,7 @@ static __always_inline void follow(const struct row *row, __u32 half, __u32 firs
 	}
 }
 
-// All hops of the second look-up's row, also those that are there already.
+// All hops of the second look-up's row, including repetitions.
 static __always_inline void follow_alternative(const struct row *row, __u32 half, __u32 first, struct followers *to)
 {
 #pragma unroll
@@ -110,8 +110,8 @@ static __always_inline void count_primary(__u32 at)
 		*packets += 1;
 }
 
-// Makes room, writes the outer headers and sends the frame. LEFT_REASONS if that was done, with `action` set.
-// `slots` says how many addresses of `followers` may be there.
+// Makes room, writes the outer headers and sends the frame. Returns LEFT_REASONS on success, with `action`
+// set. `slots` is the number of addresses that `followers` has room for.
 static __always_inline enum left encapsulate(struct xdp_md *ctx, const struct packet *packet, const struct hop *hop,
 					     __u64 hash, const struct followers *followers, __u32 slots,
 					     int *action)

@@ -53,7 +53,7 @@ static __always_inline __u64 sip_finish(struct sip *s)
 	return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
 }
 
-// The ports that are hashed as the low octets of a word, and how many octets they are.
+// The hashed ports as the low octets of a word, and their number of octets.
 static __always_inline __u32 hashed_ports(__u32 ports, __u8 fields, __u32 *octets)
 {
 	switch (fields & (SRC_PORT | DST_PORT)) {
@@ -71,7 +71,8 @@ static __always_inline __u32 hashed_ports(__u32 ports, __u8 fields, __u32 *octet
 	return 0;
 }
 
-// Addresses of four octets: two fill a word, and so does one with both ports; else all is in the last word.
+// Addresses of four octets: two addresses fill a word, as does one address with both ports; in other cases
+// all fields are in the last word.
 static __always_inline __u64 hash_v4(const __u64 key[2], __u8 fields, __be32 source, __be32 destination, __u32 ports)
 {
 	__u32 octets;

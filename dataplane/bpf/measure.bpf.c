@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-// What a program costs: test runs repeated by the kernel do not restore the frame, so that a program which grows it
-// would see its own output. `measure` puts the frame back and calls the program under test; the cost of that is
-// known from `grown` and `left`, which change as much and decide nothing.
+// Measures the cost of a program. Repeated test runs of the kernel do not restore the frame, so a program
+// that grows it would see its own output. `measure` restores the frame and calls the program under test. The
+// cost of that is known from `grown` and `left`, which change the same number of octets and decide nothing.
 #include "parse.h"
 
-// Of the frame that is put back.
+// The frame that is restored.
 struct original {
 	__u32 len;
-	// Whether each round has another client: the address of an IPv4 or IPv6 packet without tags.
+	// Whether each round has another client address, for IPv4 or IPv6 packets without tags.
 	__u32 change_source;
-	// By how much `grown` grows it.
+	// Number of octets by which `grown` grows the frame.
 	__s32 growth;
-	// Whether its first 64 octets are put back, and not the link header alone.
+	// Whether the first 64 octets are restored instead of the link header only.
 	__u32 restore_all;
 	__u64 head[8];
-	// What `looked_up` asks the kernel about.
+	// The flow that `looked_up` looks up in the kernel.
 	struct tuple_v4 tuple;
 };
 
@@ -23,7 +23,7 @@ volatile __u64 rounds = 0;
 
 struct map SEC("maps") programs = { MAP_PROGRAMS, 4, 4, 1, 0 };
 
-// A right checksum stays right: what is added to the address is taken off the sum (RFC 1624).
+// A right checksum stays right: the sum decreases by what the address increases (RFC 1624).
 static __always_inline int change_source(void *ip, void *end, __be16 type)
 {
 	__u32 number = (__u32)(rounds++ * 0x9e3779b97f4a7c15 >> 32);
@@ -76,7 +76,7 @@ int measure(struct xdp_md *ctx)
 SEC("xdp")
 int grown(struct xdp_md *ctx)
 {
-	// Negative: it shrinks.
+	// Negative: the frame shrinks.
 	return adjust_head(ctx, -(int)original.growth) ? XDP_ABORTED : XDP_TX;
 }
 
@@ -86,7 +86,7 @@ int left(struct xdp_md *ctx __attribute__((unused)))
 	return XDP_PASS;
 }
 
-// The one thing that `redirect` cannot do without, and no more.
+// Only the socket look-up, which `redirect` needs in any case.
 SEC("xdp")
 int looked_up(struct xdp_md *ctx)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-// Reads what the plain case needs: no or one VLAN tag, IPv4 without options or fragments, IPv6 without extension
-// headers, TCP or UDP with its ports.
+// Parses the packets that the programs handle: at most one VLAN tag, IPv4 without options or fragments, IPv6
+// without extension headers, TCP or UDP with its ports.
 #pragma once
 #include "abi.h"
 
@@ -19,13 +19,14 @@ enum protocol {
 	PROTOCOL_IPV6 = 41,
 };
 
-// Where the checksum lies in the transport header, in octets.
+// Offset of the checksum in the transport header, in octets.
 enum {
 	UDP_CHECKSUM = 6,
 	TCP_CHECKSUM = 16,
 };
 
-// Not packed: a packed field is read octet by octet. The kernel reads unaligned words on all machines that matter.
+// Not packed, because clang reads a packed field octet by octet. The kernel reads unaligned words on all
+// machines in use.
 struct link_header {
 	__u8 addresses[12];
 	__be16 type;
@@ -66,12 +67,12 @@ struct ipv6_header {
 };
 _Static_assert(sizeof(struct ipv6_header) == 40, "IPv6 header");
 
-// What is known of a packet once it has been read. Lengths are in octets.
+// A parsed packet. Lengths are in octets.
 struct packet {
 	__u32 link_len;
 	// Header and payload of the client's packet, without padding.
 	__u32 len;
-	// Octets behind it.
+	// Octets after the packet.
 	__u32 padding;
 	__u32 ports;
 	__u16 source_port;
@@ -100,7 +101,7 @@ static __always_inline void read_ports(const struct ports *ports, struct packet 
 	packet->ports = ports->source | (__u32)ports->destination << 16;
 }
 
-// A sum of 32-bit words in 16 bits.
+// Folds a sum of 32-bit words to 16 bits.
 static __always_inline __u16 fold(__u64 sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);
@@ -109,7 +110,7 @@ static __always_inline __u16 fold(__u64 sum)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-// The one's complement sum over a right header is 0xffff (RFC 1071), whatever the order of octets.
+// The one's complement sum over a right header is 0xffff (RFC 1071), in either byte order.
 static __always_inline int checksum_holds(const struct ipv4_header *ip)
 {
 	const __u32 *words = (const void *)ip;
@@ -117,7 +118,8 @@ static __always_inline int checksum_holds(const struct ipv4_header *ip)
 	return fold((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
 }
 
-// The transport checksum as it lies in the packet. Zero if the frame ends before it, which is never unfinished.
+// The transport checksum in the packet's byte order. Zero if the frame ends before it; zero never counts as
+// unfinished.
 static __always_inline __u16 transport_checksum(const void *transport, __u8 protocol, const void *end)
 {
 	const __u16 *field = transport + (protocol == PROTOCOL_UDP ? UDP_CHECKSUM : TCP_CHECKSUM);
@@ -125,9 +127,10 @@ static __always_inline __u16 transport_checksum(const void *transport, __u8 prot
 	return (const void *)(field + 1) > end ? 0 : *field;
 }
 
-// Whether the sender left the transport checksum to hardware (CHECKSUM_PARTIAL): the field then holds the sum of the
-// pseudo header, which is never 0. A finished checksum is equal by chance once in 65,536 packets. The outer packet has
-// no such mark, or loses it on the way, so that nothing would finish the checksum once the packet is encapsulated.
+// Whether the sender left the transport checksum to hardware (CHECKSUM_PARTIAL): the field then contains the
+// sum of the pseudo header, which is never 0. A finished checksum is equal by chance once in 65,536 packets.
+// The outer packet has no such mark, or loses it on the way, so nothing would finish the checksum after
+// encapsulation.
 static __always_inline int is_unfinished_v4(const struct ipv4_header *ip, __u32 len, const void *end)
 {
 	__u64 sum = (__u64)ip->source + ip->destination + bpf_htons(ip->protocol) + bpf_htons(len - 20);
@@ -146,7 +149,7 @@ static __always_inline int is_unfinished_v6(const struct ipv6_header *ip, const 
 	return transport_checksum(ip + 1, ip->next_header, end) == fold(sum);
 }
 
-// LEFT_REASONS if the packet is plain.
+// Parses a packet. Returns LEFT_REASONS if the program handles it, else the reason to punt it.
 static __always_inline enum left read_v4(const struct ipv4_header *ip, const void *end, struct packet *packet)
 {
 	const __u32 shortest = sizeof(*ip);

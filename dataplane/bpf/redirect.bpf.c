@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-// The redirector's plain case. GUE for this host is unwrapped and passed up, if it opens a connection or this host's
-// kernel knows its flow; else it goes on to its next hop. Every other packet is left as it came to the UDP socket of
-// `dataplane redirect`, or to the kernel if it is none of ours.
+// The redirector's kernel program. It decapsulates GUE for this host and passes the inner packet to the
+// kernel, if the packet opens a connection or this host's kernel knows its flow; otherwise it forwards the
+// packet to its next hop. It punts every other packet unchanged to the UDP socket of `dataplane redirect`, or
+// to the kernel if the packet is not for the redirector.
 //
-// Plain: no tag, IPv4 outside without options and with a right checksum, UDP checksum 0, lengths that agree; inside
-// TCP or UDP over IPv4 without options or over IPv6 without extension headers, from an address that a client can have,
-// and no GUE for this host again; and outside no mark of congestion that the packet inside would have to take over.
+// It handles packets with these properties. Outside: no tag, IPv4 without options and with a right checksum,
+// UDP checksum 0, lengths that agree, and no congestion mark that the inner packet would have to take over.
+// Inside: TCP or UDP over IPv4 without options or over IPv6 without extension headers, from an address that a
+// client can have, and no GUE for this host again.
 #include "hash.h"
 #include "parse.h"
 #include "redirect_abi.h"
@@ -15,10 +17,10 @@ const volatile struct redirect_config redirect_config = {};
 
 struct map SEC("maps") fates = { MAP_PER_CPU_ARRAY, 4, sizeof(__u64), FATES, 0 };
 struct map SEC("maps") neighbours = { MAP_HASH, 4, sizeof(struct neighbour), 4096, 0 };
-// Addresses of this host, and VIPs that are named in full.
+// Addresses of this host, and VIPs that are configured as single addresses.
 struct map SEC("maps") no_clients = { MAP_PREFIXES, sizeof(struct prefix), 1, 4096, MAP_NO_PREALLOC };
-// SYNs that were kept lately, by the hash of their flow: tag (24 bits) | second it was seen (8) | initial sequence number
-// (32). User space reads and writes the same words; `redirect::recent` says why and how.
+// Recently accepted SYNs, by the hash of their flow: tag (24 bits) | second of arrival (8) | initial sequence
+// number (32). User space reads and writes the same words; `redirect::recent` explains why and how.
 struct map SEC("maps") recent_syns = { MAP_ARRAY, 4, sizeof(__u64), RECENT_SYNS, MAP_MMAPABLE };
 struct map SEC("maps") forwarded_to = { MAP_PER_CPU_HASH, 4, sizeof(struct tally), 4096, 0 };
 struct map SEC("maps") second_hop_from = { MAP_PER_CPU_HASH, 4, sizeof(struct tally), 4096, 0 };
@@ -52,7 +54,7 @@ struct tcp_header {
 
 struct outer {
 	struct link_header link;
-	// Without ports.
+	// Addresses without ports.
 	__u8 ip[20];
 	struct udp_header udp;
 	struct gue_header gue;
@@ -109,7 +111,7 @@ static __always_inline int is_vip_v6(const __u64 address[2])
 	return 0;
 }
 
-// Takes the outer headers off; the packet inside is the kernel's then.
+// Removes the outer headers; the kernel then gets the inner packet.
 static __always_inline int keep(struct xdp_md *ctx, __u32 reason, __u32 strip, const struct outer *outer)
 {
 	const __u32 *ip = (const void *)outer->ip;
@@ -166,7 +168,7 @@ static __always_inline __u64 second(void)
 	return monotonic_ns() / 1000000000;
 }
 
-// Never 0, so that no flow matches an empty word.
+// The tag is never 0, so that no flow matches an empty word.
 static __always_inline __u64 tag_of(__u64 hash)
 {
 	return hash >> 40 | 1;
@@ -180,8 +182,8 @@ static __always_inline void remember(__u64 hash, const struct tcp_header *tcp)
 		*word = tag_of(hash) << 40 | (second() & 0xff) << 32 | bpf_ntohl(tcp->sequence);
 }
 
-// May this segment complete, or be sent right after, the handshake of a SYN that was kept here? Whoever wrote the word may
-// have read the clock a moment later.
+// Whether this segment can complete the handshake of a SYN that was accepted here, or be sent right after it.
+// The writer of the word may have read the clock slightly later.
 static __always_inline int follows_syn(__u64 hash, const struct tcp_header *tcp)
 {
 	__u64 *slot = recent_syn(hash);
@@ -194,8 +196,9 @@ static __always_inline int follows_syn(__u64 hash, const struct tcp_header *tcp)
 	return word >> 40 == tag_of(hash) && age <= RECENT_SECONDS + 1 && offset <= 65535;
 }
 
-// A socket in any state but LISTEN knows the flow. Where there is none, the flow's SYN may have been answered with a
-// cookie. The kernel is not asked whether the cookie is good: it would say so of the cookies of all its containers.
+// Whether a socket in any state but LISTEN has the flow. Without one the kernel may have answered the flow's
+// SYN with a cookie. The kernel's own cookie check is not used: it would accept the cookies of all containers
+// on this kernel.
 static __always_inline enum fate judge_tcp(struct xdp_md *ctx, const void *tuple, __u32 size, __u64 hash,
 					   const struct tcp_header *tcp)
 {
@@ -244,14 +247,15 @@ static __always_inline int may_send_v6(const __u64 source[2])
 	return is_client_v6(bpf_be64(source[0]), bpf_be64(source[1])) && !is_no_client(&address);
 }
 
-// UDP that is for a service here, and not for the socket of `dataplane redirect` again.
+// Whether UDP is for a service of this host and not for the socket of `dataplane redirect` again.
 static __always_inline enum fate judge_udp(const struct ports *ports)
 {
 	return redirect_config.keeps_udp && ports->destination != redirect_config.port ? KEPT_UDP : LEFT_INNER;
 }
 
-// Taking the outer header off or writing it anew loses what ECN field it had. That changes nothing where it was Not-ECT
-// or ECT(0), whatever is inside, nor where it is the same as inside (RFC 6040, figure 4).
+// Whether the outer ECN field can be ignored. Removing or rewriting the outer header loses the field. That
+// changes nothing if it was Not-ECT or ECT(0), for any inner field, or equal to the inner field (RFC 6040,
+// figure 4).
 static __always_inline int ecn_says_more(const struct outer *outer, __u8 inside)
 {
 	__u8 outside = outer->ip[1] & 3;
@@ -264,7 +268,7 @@ static __always_inline enum fate judge_v4(struct xdp_md *ctx, const struct outer
 {
 	const struct tcp_header *tcp = (const void *)ip + 20;
 
-	// A UDP header is no longer than the first part of a TCP header.
+	// A UDP header is not longer than the first part of a TCP header.
 	if ((const void *)ip + 28 > end || ip->version_and_length != 0x45 || ip->fragment & bpf_htons(0x3fff) ||
 	    bpf_ntohs(ip->total_length) != len || !checksum_holds(ip) ||
 	    !holds_v4(redirect_config.vips_v4, redirect_config.vip_v4_count, ip->destination) ||
@@ -316,7 +320,8 @@ static __always_inline enum fate judge_v6(struct xdp_md *ctx, const struct outer
 	return judge_tcp_v6(ctx, ip, tcp);
 }
 
-// FATES if the outer headers are plain and the packet is for this host and from one who may send it.
+// Returns FATES if the program handles the outer headers and the packet is for this host and from an allowed
+// sender.
 static __always_inline enum fate read_outer(const struct outer *outer, __u32 frame_len)
 {
 	const struct ipv4_header *ip = (const void *)outer->ip;
@@ -371,8 +376,8 @@ int redirect(struct xdp_md *ctx)
 	__be32 *next = (void *)(outer + 1) + 4 * (outer->gue.next_hop & 31);
 	if ((void *)(next + 1) > end)
 		return count(LEFT_GUE, XDP_PASS);
-	// A host that is listed twice; what is behind the repetition may know the connection. An own address that is none of
-	// `backends` is refused as a hop, which is for user space to do and to count.
+	// A host may be listed twice; the host after the repetition may know the connection. An own address outside
+	// of `backends` is rejected as a hop, which user space does and counts.
 	if (is_own(*next)) {
 		if (outer->gue.next_hop + 1 < outer->gue.hop_count ||
 		    !holds_v4(redirect_config.backends, redirect_config.backend_count, *next))

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-// What the redirector's program and its loader agree on; `dataplane/src/redirect/program_abi.rs` is its mirror.
+// The interface between the redirector's program and its loader. `dataplane/src/redirect/program_abi.rs` is
+// the Rust side.
 #pragma once
 #include "bpf.h"
 
-// What became of a packet. Reasons to keep have the numbers of `redirect::decide::Keep`, and those of packets that
-// another redirector had passed on come after them.
+// Counters by verdict and reason. Reasons to accept have the numbers of `redirect::decide::Accept`; those of
+// packets that another redirector had forwarded follow them.
 enum fate {
 	KEPT_SYN = 0,
 	KEPT_SOCKET = 1,
@@ -14,7 +15,7 @@ enum fate {
 	KEPT_UDP = 5,
 	KEPT_LATER = 6,
 	FORWARDED = 12,
-	// Left to user space, or to the kernel if it is no packet of ours.
+	// Punted to user space, or to the kernel if the packet is not for the redirector.
 	LEFT_NOT_OURS = 13,
 	LEFT_OUTER = 14,
 	LEFT_SENDER = 15,
@@ -26,11 +27,11 @@ enum fate {
 };
 
 enum {
-	// Of each list.
+	// Largest number of prefixes in each list.
 	MAX_PREFIXES = 16,
-	// Words of the array of SYNs that were kept lately.
+	// Number of words of the array of recently accepted SYNs.
 	RECENT_SYNS = 1 << 18,
-	// Seconds for which one is believed.
+	// Lifetime of a SYN in seconds.
 	RECENT_SECONDS = 60,
 };
 
@@ -44,7 +45,7 @@ struct prefix_v6 {
 	__u64 mask[2];
 };
 
-// Written into the object before the kernel verifies it. Lists end at their counts.
+// Constants, written into the object before the kernel verifies it. The counts give the lengths of the lists.
 struct redirect_config {
 	__u8 mac[6];
 	__be16 port;
@@ -61,12 +62,12 @@ struct redirect_config {
 	struct prefix_v4 backends[MAX_PREFIXES];
 	struct prefix_v4 vips_v4[MAX_PREFIXES];
 	struct prefix_v6 vips_v6[MAX_PREFIXES];
-	// Of the hash of flows in the array of SYNs.
+	// Key of the hash of flows in the array of SYNs.
 	__u64 syn_key[2];
 };
 _Static_assert(sizeof(struct redirect_config) == 992, "redirect_config");
 
-// How a next hop is reached, by its address. Filled by user space, which resolves it.
+// The link of a next hop, by the hop's address. User space resolves it and fills the map.
 struct neighbour {
 	__u8 destination[6];
 	__u8 source[6];
@@ -76,14 +77,15 @@ struct neighbour {
 };
 _Static_assert(sizeof(struct neighbour) == 24, "neighbour");
 
-// Part of the addresses that no client of this host can have; an IPv4 address lies behind ::ffff:0:0/96.
+// Addresses that no client of this host can have, besides those of source.h. An IPv4 address has the prefix
+// ::ffff:0:0/96.
 struct prefix {
 	__u32 bits;
 	__u32 address[4];
 };
 _Static_assert(sizeof(struct prefix) == 20, "prefix");
 
-// Packets by another host's address, and when the last one came (CLOCK_MONOTONIC).
+// Packets by another host's address, and the arrival time of the last (CLOCK_MONOTONIC).
 struct tally {
 	__u64 packets;
 	__u64 last_ns;
