@@ -1,4 +1,5 @@
-//! What must hold for any octets whatever. Each function takes input from outside and panics only if we are wrong.
+//! What must hold for any octets whatever. Each function takes input from outside and panics only if we are
+//! wrong.
 
 #![allow(dead_code, reason = "each target uses one of these")]
 
@@ -68,7 +69,8 @@ pub(crate) fn datagram(octets: &[u8]) {
     }
 }
 
-/// One pipeline whose tables hash ports, and one whose tables hash addresses only, which lets fragments through.
+/// One pipeline whose tables hash ports, and one whose tables hash addresses only, which lets fragments
+/// through.
 static PIPELINES: LazyLock<[Pipeline; 2]> =
     LazyLock::new(|| [HashFields::DEFAULT, HashFields::SRC_ADDR].map(pipeline));
 

@@ -1,6 +1,7 @@
 //! The fuzzing checks on a stable compiler: valid inputs, changed at random in the ways that parsers fear.
 //!
-//! `TRYST_FUZZ_INPUTS` sets how many inputs each check gets. Inputs depend on nothing else, so a failure repeats.
+//! `TRYST_FUZZ_INPUTS` sets how many inputs each check gets. Inputs depend on nothing else, so a failure
+//! repeats.
 
 #[path = "../fuzz/checks.rs"]
 mod checks;
@@ -26,7 +27,8 @@ fn inputs() -> usize {
     std::env::var("TRYST_FUZZ_INPUTS").ok().and_then(|inputs| inputs.parse().ok()).unwrap_or(20_000)
 }
 
-/// One to four changes: an octet set, a bit flipped, a word made extreme, a piece cut out, doubled or cut off.
+/// One to four changes: an octet set, a bit flipped, a word made extreme, a piece cut out, doubled or cut
+/// off.
 fn mutate(random: &mut Random, seed: &[u8]) -> Vec<u8> {
     let mut octets = seed.to_vec();
     for _ in 0..=random.below(4) {

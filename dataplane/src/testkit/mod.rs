@@ -1,4 +1,4 @@
-//! A network of namespaces inside one process: the lab that network tests are built on, and the demo.
+//! A network of namespaces inside a single process: the lab for network tests, and the demo.
 
 pub mod demo;
 pub mod lab;

@@ -64,8 +64,8 @@ fn the_mtu_that_fits() {
     }
 }
 
-/// IPv6 has no MTU below 1,280, and a packet of 1,280 must not be answered with the number that it has. An IPv4 client
-/// is told what fits. Two hops add 40 octets over IPv4 and 72 over IPv6.
+/// IPv6 has no MTU below 1,280, and a packet of 1,280 must not be answered with the number that it has. An
+/// IPv4 client is told what fits. Two hops add 40 octets over IPv4 and 72 over IPv6.
 #[test]
 fn no_ipv6_client_is_told_less_than_1280() {
     for (vip, vip4, overhead) in [(WEB6, WEB, 40), ("2001:db8::30", "203.0.113.30", 72)] {
@@ -120,8 +120,8 @@ fn echo_replies() {
     }
 }
 
-/// RFC 792 and 1071: the sum of the reply is zero, so its checksum is 0xffff. Only that is accepted by a receiver that sums
-/// the reply with its checksum and expects 0xffff.
+/// RFC 792 and 1071: the sum of the reply is zero, so its checksum is 0xffff. Only that is accepted by a
+/// receiver that sums the reply with its checksum and expects 0xffff.
 #[test]
 fn the_reply_of_zeros_has_the_checksum_ffff() {
     let pipeline = with_echo(Echo::Answer);
@@ -140,7 +140,8 @@ fn the_reply_of_zeros_has_the_checksum_ffff() {
     }
 }
 
-/// RFC 6864 §4: a datagram that may be fragmented needs an identification of its own, and one with DF needs none.
+/// RFC 6864 §4: a datagram that may be fragmented needs an identification of its own, and one with DF needs
+/// none.
 #[test]
 fn answers_have_df_or_an_identification_of_their_own() {
     let pipeline = with_echo(Echo::Answer);

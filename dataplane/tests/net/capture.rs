@@ -1,7 +1,8 @@
 //! Real traffic, captured on a wire, replayed, and read back by somebody else's parser.
 //!
 //! curl fetches from and sends to real servers over IPv4 and IPv6; `dumpcap` records; `dataplane replay`
-//! encapsulates; `tshark`, taught GUE by `tests/data/gue.lua`, must find every packet whole and every checksum right.
+//! encapsulates; `tshark`, taught GUE by `tests/data/gue.lua`, must find every packet whole and every
+//! checksum right.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -193,7 +194,8 @@ fn what_is_sent_for_a_capture_is_whole_to_another_parser() {
         assert!(wrapped > 1_000, "{wrapped}");
     }
     assert_eq!(tshark(&out, "frame"), tshark(&out, "tryst_gue && tcp"));
-    // Linux writes a TCP checksum of 0 as 0xffff, the other zero of ones' complement; tshark does not take it for one.
+    // Linux writes a TCP checksum of 0 as 0xffff, the other zero of ones' complement; tshark does not take it
+    // for one.
     let wrong = "_ws.malformed || ip.checksum.status == 0 || udp.checksum.status == 0 || \
                  (tcp.checksum.status == 0 && tcp.checksum != 0xffff)";
     assert_eq!(matches(&out, wrong), "");

@@ -1,6 +1,6 @@
-//! Transport checksums that clients' kernels leave to the interface, as they do on every veth, bridge and virtual
-//! machine: all modes of both programs serve such clients. Where a program did not finish the checksum, the server's
-//! kernel would drop the packet and count it.
+//! Transport checksums that clients' kernels leave to the interface, as they do on every veth, bridge and
+//! virtual machine: all modes of both programs serve such clients. Where a program did not finish the
+//! checksum, the server's kernel would drop the packet and count it.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -63,8 +63,9 @@ impl Drop for Echo {
     }
 }
 
-/// Sends datagrams, each from a port of its own, and returns what did not come back with its octets: number and error.
-/// The sockets are connected, so that a late answer to another socket that had the same port is not taken for one of theirs.
+/// Sends datagrams, each from a port of its own, and returns what did not come back with its octets: number
+/// and error. The sockets are connected, so that a late answer to another socket that had the same port is
+/// not taken for one of theirs.
 fn not_echoed(client: &Namespace, vip: IpAddr) -> Vec<(u8, String)> {
     client.run(move || {
         let any = if vip.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
@@ -170,8 +171,8 @@ fn serves(director: &str, redirect: &str, finished_checksums: bool) {
     let mut world = World::new(setup).unwrap_or_else(|error| panic!("{cell}: {error:#}"));
     let echoes: Vec<_> = world.network.backends.iter().map(Echo::start).collect();
     world.open(CONNECTIONS).unwrap_or_else(|error| panic!("{cell}: {error:#}"));
-    let tally = world.exchange();
-    assert_eq!((tally.alive, tally.broken()), (CONNECTIONS, 0), "{cell}: {tally}");
+    let counts = world.exchange();
+    assert_eq!((counts.alive, counts.broken()), (CONNECTIONS, 0), "{cell}: {counts}");
     let client = &world.network.clients[0];
     for vip in [IpAddr::from(VIP), VIP6.into()] {
         assert_eq!(not_echoed(client, vip), [], "{cell}: UDP to {vip}");
@@ -273,8 +274,8 @@ fn with_right_checksum(packet: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// A director on the same host that is not ours may hand over packets whose checksum is unfinished. The control is
-/// what a redirector would deliver that does not finish it: the kernel drops it.
+/// A director on the same host that is not ours may hand over packets whose checksum is unfinished. The
+/// control is what a redirector would deliver that does not finish it: the kernel drops it.
 #[test]
 fn the_redirector_finishes_what_it_keeps() {
     if !crate::privileged() {
@@ -327,8 +328,9 @@ fn the_redirector_finishes_what_it_passes_on() {
     }
 }
 
-/// GUE from the director's host as its kernel would send it for a tunnel of its own: the kernel marks the checksum inside
-/// as unfinished and carries the mark along, up to the redirector's interface and into its socket.
+/// GUE from the director's host as its kernel would send it for a tunnel of its own: the kernel marks the
+/// checksum inside as unfinished and carries the mark along, up to the redirector's interface and into its
+/// socket.
 fn send_marked(network: &Network, to: std::net::Ipv4Addr, inner: &[u8], tcp: bool, hops: &[IpAddr]) {
     let gateway = network.router.run(|| Interface::named("director0").unwrap().mac);
     let datagram = gue(inner, 0, hops);
@@ -352,8 +354,8 @@ fn send_marked(network: &Network, to: std::net::Ipv4Addr, inner: &[u8], tcp: boo
     });
 }
 
-/// Whether its program leaves the packet alone or the socket takes everything: no mode of the redirector relies on the
-/// kernel's mark, which a packet loses when it is sent again.
+/// Whether its program leaves the packet alone or the socket takes everything: no mode of the redirector
+/// relies on the kernel's mark, which a packet loses when it is sent again.
 fn takes_marked(mode: &str) {
     if !crate::privileged() {
         return;

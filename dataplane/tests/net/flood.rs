@@ -87,11 +87,11 @@ fn s11_a_drain_under_a_syn_flood() {
         world.publish()?;
         world.open(100)?;
         world.exchange();
-        let tally = world.exchange();
+        let counts = world.exchange();
         drop(flood);
         let good: u64 = world.network.backends.iter().map(cookies).sum();
         println!("   {good} connections completed by cookie");
         assert!(good > 0, "the flood made no kernel use cookies");
-        Ok(End::from(tally))
+        Ok(End::from(counts))
     });
 }

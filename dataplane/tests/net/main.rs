@@ -1,5 +1,6 @@
-//! Tests in network namespaces: real kernels, real programs, real TCP. They need root (or CAP_SYS_ADMIN, which makes
-//! namespaces); without it they say `SKIPPED`, and fail where `CI=true`. No interface of the host is touched.
+//! Tests in network namespaces: real kernels, real programs, real TCP. They need root (or CAP_SYS_ADMIN,
+//! which makes namespaces); without it they say `SKIPPED`, and fail where `CI=true`. No interface of the host
+//! is touched.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 

@@ -1,5 +1,5 @@
-//! Director and backend on one host: packets that enter it are served there by its own kernel, as the primary's and as
-//! the second hop's, and are passed on from there.
+//! Director and backend on one host: packets that enter it are served there by its own kernel, as the
+//! primary's and as the second hop's, and are passed on from there.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ fn one_host() -> Setup {
     setup
 }
 
-/// Everything enters the host that drains: its packets leave it, are unknown where they arrive, and come back.
+/// Everything enters the host that drains: its packets leave it, are unknown where they arrive, and come
+/// back.
 #[test]
 fn the_host_is_the_primary_and_then_the_second_hop() {
     prove("one host is director and backend; it is drained", one_host(), |world| drains(world, 0));
@@ -43,8 +44,8 @@ fn drains(world: &mut World, number: u8) -> anyhow::Result<End> {
     Ok(end)
 }
 
-/// What the rules are for: a kernel that has the VIP answers everything that enters, and the director has forwarded it
-/// as well.
+/// What the rules are for: a kernel that has the VIP answers everything that enters, and the director has
+/// forwarded it as well.
 #[test]
 fn without_the_rules_the_kernel_takes_what_is_for_others() {
     if !crate::privileged() {

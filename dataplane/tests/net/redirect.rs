@@ -163,7 +163,8 @@ fn a_syn_stays_and_reaches_the_listener() {
     drop(listener);
 }
 
-/// Two redirectors would each have a part of the packets, and neither would know when the last one took a second hop.
+/// Two redirectors would each have a part of the packets, and neither would know when the last one took a
+/// second hop.
 #[test]
 fn its_workers_share_the_port_and_no_other_program_does() {
     if !crate::privileged() {
@@ -186,8 +187,8 @@ fn its_workers_share_the_port_and_no_other_program_does() {
     assert!(shares.into_iter().all(|share| share > 0));
 }
 
-/// The kernel answers with a cookie and forgets: no socket, but the ACK belongs to no other host. On the owner, and
-/// on the second host after the row's owner has changed.
+/// The kernel answers with a cookie and forgets: no socket, but the ACK belongs to no other host. On the
+/// owner, and on the second host after the row's owner has changed.
 #[test]
 fn an_ack_that_completes_a_cookie_stays_with_who_gave_it() {
     if !crate::privileged() {
@@ -353,8 +354,9 @@ fn with_ecn(packet: &[u8], ecn: u8) -> Vec<u8> {
     [header.to_bytes().as_slice(), payload].concat()
 }
 
-/// Congestion that a router marked on the envelope reaches the one who can tell the sender: on the packet that is kept,
-/// on the one that is passed on, and on its new envelope. A packet that cannot carry the mark is dropped.
+/// Congestion that a router marked on the envelope reaches the one who can tell the sender: on the packet
+/// that is kept, on the one that is passed on, and on its new envelope. A packet that cannot carry the mark
+/// is dropped.
 #[test]
 fn congestion_on_the_envelope_is_told_to_the_packet_inside() {
     if !crate::privileged() {

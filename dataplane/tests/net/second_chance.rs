@@ -1,5 +1,6 @@
-//! The promise: connections survive what operators do, and what happens to them. Each scenario is run twice, the
-//! second time with the second chance switched off; then connections must break, or the scenario proves nothing.
+//! The promise: connections survive what operators do, and what happens to them. Each scenario is run twice,
+//! the second time with the second chance switched off; then connections must break, or the scenario proves
+//! nothing.
 //!
 //! Every connection is real TCP between real kernels and every octet that comes back is checked.
 
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 use common::backend::{Health, State};
 use common::flow::HashFields;
 use dataplane::control::socket::{Format, query};
-use dataplane::testkit::lab::client::Tally;
+use dataplane::testkit::lab::client::CrowdCounts;
 use dataplane::testkit::lab::modes::Modes;
 use dataplane::testkit::lab::netns::Namespace;
 use dataplane::testkit::lab::server::Server;
@@ -36,14 +37,14 @@ pub(crate) fn setup(directors: u8, backends: u8, serving: u8) -> Setup {
 
 /// How a play ended.
 pub(crate) struct End {
-    pub(crate) tally: Tally,
+    pub(crate) counts: CrowdCounts,
     /// Connections that nothing could have saved: those of hosts that died.
     pub(crate) lost: usize,
 }
 
-impl From<Tally> for End {
-    fn from(tally: Tally) -> Self {
-        Self { tally, lost: 0 }
+impl From<CrowdCounts> for End {
+    fn from(counts: CrowdCounts) -> Self {
+        Self { counts, lost: 0 }
     }
 }
 
@@ -62,20 +63,20 @@ pub(crate) fn prove(title: &str, setup: Setup, play: impl Fn(&mut World) -> anyh
     let (without, _) = run(false).unwrap_or_else(|error| panic!("{title}, second chance off: {error:#}"));
     println!(
         "| {title} | {} | {} | {} | {} | {} / {} / {} |",
-        with.tally.opened,
+        with.counts.opened,
         with.lost,
-        with.tally.broken(),
-        without.tally.broken(),
+        with.counts.broken(),
+        without.counts.broken(),
         hops.first,
         hops.later,
-        hops.passed_on,
+        hops.forwarded,
     );
-    assert_eq!(with.tally.broken(), with.lost, "{title}: {}", with.tally);
-    assert!(without.tally.broken() > without.lost, "{title}: nothing broke without: {}", without.tally);
+    assert_eq!(with.counts.broken(), with.lost, "{title}: {}", with.counts);
+    assert!(without.counts.broken() > without.lost, "{title}: nothing broke without: {}", without.counts);
 }
 
 /// Requests on all connections, a few times over.
-fn exchanges(world: &mut World, times: usize) -> Tally {
+fn exchanges(world: &mut World, times: usize) -> CrowdCounts {
     (0..times).map(|_| world.exchange()).last().unwrap_or_default()
 }
 
@@ -100,13 +101,13 @@ pub(crate) fn drain(world: &mut World, numbers: &[u8]) -> anyhow::Result<End> {
     world.publish()?;
     exchanges(world, 2);
     open_elsewhere(world, CROWD / 5, numbers)?;
-    let tally = exchanges(world, 2);
+    let counts = exchanges(world, 2);
     // In time the clients are done with them, and the operator sees it and takes them out.
     numbers.iter().for_each(|&number| world.close_on(&name(number)));
     numbers.iter().for_each(|&number| world.service.set(number, State::Inactive));
     world.publish()?;
     let after = exchanges(world, 2);
-    Ok(Tally { broken: if after.broken() > 0 { after.broken } else { tally.broken }, ..tally }.into())
+    Ok(CrowdCounts { broken: if after.broken() > 0 { after.broken } else { counts.broken }, ..counts }.into())
 }
 
 #[test]
@@ -187,9 +188,9 @@ fn s05_a_backend_dies_and_returns() {
         world.service.set(3, State::Draining);
         world.publish()?;
         world.exchange_within(std::time::Duration::from_secs(3));
-        let tally = exchanges(world, 2);
+        let counts = exchanges(world, 2);
         assert_eq!(on(&world.broken_by_backend(), 1), lost, "all of its connections, counted exactly");
-        Ok(End { tally, lost })
+        Ok(End { counts, lost })
     });
 }
 
@@ -270,11 +271,15 @@ fn s10_clients_learn_the_smaller_mtu() {
     };
     let mut world = narrow(100);
     world.open(40).unwrap();
-    let tally = exchanges(&mut world, 3);
+    let counts = exchanges(&mut world, 3);
     let answers: u64 = (0..2).map(|n| too_big(&world.director_counters(n).unwrap())).sum();
     let silent = narrow(0).open(40).unwrap_err();
-    println!("| 10. full segments at MTU 1500 | {} | 0 | {} | {silent:#} | |", tally.opened, tally.broken());
-    assert_eq!(tally.broken(), 0, "{tally}");
+    println!(
+        "| 10. full segments at MTU 1500 | {} | 0 | {} | {silent:#} | |",
+        counts.opened,
+        counts.broken()
+    );
+    assert_eq!(counts.broken(), 0, "{counts}");
     assert!(answers > 0, "nobody was told");
     assert!(format!("{silent:#}").contains("no answer"), "{silent:#}");
 }

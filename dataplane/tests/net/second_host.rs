@@ -1,5 +1,6 @@
-//! The cases of GLB's own redirect test, and what must follow from them in the kernels: a client made by hand, PROXY
-//! that gets its packets first, ALT that is the next hop and serves, and SELF that looks at what comes last.
+//! The cases of GLB's own redirect test, and what must follow from them in the kernels: a client made by
+//! hand, PROXY that gets its packets first, ALT that is the next hop and serves, and SELF that looks at what
+//! comes last.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -232,8 +233,9 @@ fn data_of_a_connection_on_alt_is_answered_by_alts_kernel() {
     assert!(later >= 2, "{}", stage.alt.report());
 }
 
-/// ALT forgets a SYN that it answers with a cookie. What completes the handshake comes by PROXY, as if the row had
-/// changed its owner meanwhile: ALT accepts it though it could ask one more, and the connection works.
+/// ALT forgets a SYN that it answers with a cookie. What completes the handshake comes by PROXY, as if the
+/// row had changed its owner meanwhile: ALT accepts it though it could ask one more, and the connection
+/// works.
 #[test]
 fn a_cookie_that_comes_by_proxy_is_accepted_on_alt() {
     if !crate::privileged() {
@@ -248,8 +250,8 @@ fn a_cookie_that_comes_by_proxy_is_accepted_on_alt() {
     assert_eq!(stage.alt.report().kept_on_later_hop["cookie"], 2, "{}", stage.alt.report());
 }
 
-/// A router's word about a connection on ALT comes by PROXY. ALT's socket believes it: what was lost is sent anew in
-/// smaller segments, and all that follows is as small.
+/// A router's word about a connection on ALT comes by PROXY. ALT's socket believes it: what was lost is sent
+/// anew in smaller segments, and all that follows is as small.
 #[test]
 fn too_big_that_comes_by_proxy_makes_alts_segments_smaller() {
     if !crate::privileged() {
@@ -292,7 +294,8 @@ fn path_mtu(stage: &Stage, client: &Client) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-/// ICMP "fragmentation needed", or ICMPv6 "packet too big", about a packet of the service; it quotes what it must.
+/// ICMP "fragmentation needed", or ICMPv6 "packet too big", about a packet of the service; it quotes what it
+/// must.
 pub(crate) fn too_big(packet: &[u8], mtu: u16) -> Vec<u8> {
     let mut octets = Vec::new();
     if packet[0] >> 4 == 4 {

@@ -1,5 +1,5 @@
-//! Everything at once, for as long as you like: `SOAK_SECONDS=600 SOAK_SEED=1 cargo test --release -p dataplane
-//! --test net soak -- --ignored --nocapture`. Continuous integration runs 60 seconds.
+//! Everything at once, for as long as you like: `SOAK_SECONDS=600 SOAK_SEED=1 cargo test --release -p
+//! dataplane --test net soak -- --ignored --nocapture`. Continuous integration runs 60 seconds.
 
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ fn soak(seed: u64, time: Duration, second_chance: bool) -> anyhow::Result<Diary>
         change(&mut world, &mut chance, &mut diary)?;
         let broken = world.exchange().broken();
         if broken > diary.broken && second_chance {
-            eprintln!("broken by change {}: {}", diary.changes, world.tally());
+            eprintln!("broken by change {}: {}", diary.changes, world.counts());
         }
         diary.broken = diary.broken.max(broken);
         // Some clients leave and others come.

@@ -1,5 +1,5 @@
-//! Packets that no client can have sent, at the redirector's socket: each is refused, and the control shows what the kernel
-//! would do with it.
+//! Packets that no client can have sent, at the redirector's socket: each is refused, and the control shows
+//! what the kernel would do with it.
 
 use std::io::BufRead as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -66,7 +66,8 @@ fn hand_to_kernel(host: &Namespace, packets: &[Vec<u8>], to: IpAddr) {
     });
 }
 
-/// Answers every datagram to its sender, as DNS, NTP and game servers do; gives the number of datagrams within that time.
+/// Answers every datagram to its sender, as DNS, NTP and game servers do; gives the number of datagrams
+/// within that time.
 fn answer(service: &UdpSocket, within: Duration) -> usize {
     let until = Instant::now() + within;
     let mut octets = [0; 2_000];
@@ -220,7 +221,8 @@ fn an_address_is_refused_while_it_is_this_hosts() {
     }
 }
 
-/// A datagram inside that is for the redirector's own socket would come back as a director's, whose address it claims.
+/// A datagram inside that is for the redirector's own socket would come back as a director's, whose address
+/// it claims.
 #[test]
 fn gue_in_gue_is_no_directors() {
     if !crate::privileged() {
@@ -233,7 +235,8 @@ fn gue_in_gue_is_no_directors() {
         let again = udp(family, (40_000, GUE), &nested);
         bench.deliver(&again);
         bench.counted("refused", "tunnel", at + 1);
-        // The control: as it comes by `lo`, its source is a director's, and only the interface tells it from one.
+        // The control: as it comes by `lo`, its source is a director's, and only the interface tells it from
+        // one.
         hand_to_kernel(&bench.network.backends[0], &[again], vip_of(family));
         bench.counted("refused", "loopback", at + 1);
     }
@@ -280,8 +283,8 @@ fn a_broken_header_is_refused_and_not_repaired() {
     assert!(service.recv_from(&mut octets).is_ok());
 }
 
-/// The raw socket gives a packet whose identification is 0 another, each its own: fragments would never meet again. With
-/// DF it stays 0.
+/// The raw socket gives a packet whose identification is 0 another, each its own: fragments would never meet
+/// again. With DF it stays 0.
 #[test]
 fn fragments_whose_identification_is_0_are_put_together() {
     if !crate::privileged() {
@@ -314,8 +317,8 @@ fn fragments_whose_identification_is_0_are_put_together() {
     assert_eq!(came, whole);
 }
 
-/// A firewall tells what the tunnel delivers by `lo` from the host's own traffic by its mark. `SO_RCVMARK` (75) gives a
-/// socket the mark with each datagram.
+/// A firewall tells what the tunnel delivers by `lo` from the host's own traffic by its mark. `SO_RCVMARK`
+/// (75) gives a socket the mark with each datagram.
 #[test]
 fn what_the_tunnel_delivers_carries_the_mark() {
     if !crate::privileged() {

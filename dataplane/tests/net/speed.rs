@@ -1,5 +1,5 @@
-//! How fast `redirect` is, against the least that a program on its socket could do. Not a gate: run it alone, in
-//! release, with `cargo test --release -p dataplane --test net speed -- --ignored --nocapture`.
+//! How fast `redirect` is, against the least that a program on its socket could do. Not a gate: run it alone,
+//! in release, with `cargo test --release -p dataplane --test net speed -- --ignored --nocapture`.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;

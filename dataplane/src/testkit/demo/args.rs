@@ -1,4 +1,4 @@
-//! What was typed, and the right to make namespaces.
+//! The command line of the demo, and the privilege to create namespaces.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -14,28 +14,28 @@ use crate::host::sys::process::become_root_of_own_namespace;
 use crate::host::sys::signal::{Signal, Signals};
 use crate::testkit::lab::folder;
 
-/// Shows the balancer at work: 300 connections, a drain, a director's death
+/// Show the balancer at work: 300 connections, a drain, a director's death
 #[derive(Debug, clap::Args)]
 pub struct DemoArgs {
-    /// Print what was counted as JSON, and no story
+    /// Print the counters as JSON instead of the story
     #[arg(long)]
     json: bool,
 }
 
 impl DemoArgs {
-    /// Plays it.
+    /// Runs the demo.
     ///
     /// # Errors
-    /// If the system does not allow namespaces, lacks iproute2, or a connection broke.
+    /// If the system does not allow namespaces or lacks iproute2, or if a connection broke.
     pub fn run(&self) -> anyhow::Result<()> {
         gain_namespaces()?;
         clean_up_when_stopped()?;
         let binary = std::env::current_exe().context("the path of this program")?;
-        story::tell(binary, self.json)
+        story::play(binary, self.json)
     }
 }
 
-/// Root has the right; others get it in a user namespace.
+/// Root has the privilege; other users get it in a user namespace.
 fn gain_namespaces() -> anyhow::Result<()> {
     if missing(&[Capability::SysAdmin, Capability::NetAdmin, Capability::NetRaw])?.is_empty() {
         return Ok(());
@@ -48,7 +48,7 @@ fn gain_namespaces() -> anyhow::Result<()> {
     })
 }
 
-/// Programs end with this process and namespaces with both; files would stay when it is interrupted.
+/// Removes files when the demo is interrupted. Programs end with this process, and namespaces with both.
 fn clean_up_when_stopped() -> anyhow::Result<()> {
     let signals = Signals::block().context("signals")?;
     let wait = move || {

@@ -1,6 +1,6 @@
-//! `dataplane demo`: the whole thing at work on one machine, without root where the system allows it.
+//! `dataplane demo`: the whole balancer on a single machine, without root where the system allows it.
 //!
-//! Real kernels, real programs, real TCP, in network namespaces of this process. What it prints it has
+//! Real kernels, real programs, real TCP, in network namespaces of this process. All printed numbers are
 //! counted.
 
 mod args;

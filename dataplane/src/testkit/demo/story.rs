@@ -11,7 +11,7 @@ use common::table::Table;
 use serde::Serialize;
 use tablegen::format::number::grouped;
 
-use crate::testkit::lab::client::Tally;
+use crate::testkit::lab::client::CrowdCounts;
 use crate::testkit::lab::modes::Modes;
 use crate::testkit::lab::service::{DEMO, Service, name};
 use crate::testkit::lab::topology::{Size, VIP, VIP6};
@@ -21,7 +21,7 @@ const SHORT: usize = 300;
 const LONG: usize = 50;
 const NEW: usize = 100;
 
-/// What the demo has counted.
+/// The counters of the demo.
 #[derive(Debug, Default, Serialize)]
 struct Counted {
     table: String,
@@ -41,7 +41,7 @@ struct Counted {
 struct Drain {
     table: String,
     rows_changed: usize,
-    /// Long connections that the drained backend had.
+    /// Long connections of the drained backend.
     on_drained: usize,
     connections: Survival,
     packets_by_second_hop: u64,
@@ -61,21 +61,21 @@ struct Survival {
     broken: usize,
 }
 
-impl From<&Tally> for Survival {
-    fn from(tally: &Tally) -> Self {
-        Self { open: tally.opened, alive: tally.alive, broken: tally.broken() }
+impl From<&CrowdCounts> for Survival {
+    fn from(counts: &CrowdCounts) -> Self {
+        Self { open: counts.opened, alive: counts.alive, broken: counts.broken() }
     }
 }
 
-/// Plays all acts and prints them as they happen; with `json` only what was counted.
-pub(super) fn tell(binary: PathBuf, json: bool) -> anyhow::Result<()> {
+/// Runs all acts and prints them as they happen; with `json` prints the counters only.
+pub(super) fn play(binary: PathBuf, json: bool) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut out: Box<dyn Write> = if json { Box::new(io::sink()) } else { Box::new(io::stdout()) };
     let mut counted = Counted::default();
     with_second_chance(&binary, &mut counted, &mut out)?;
     counted.without_second_chance = without_second_chance(&binary, &mut out)?;
     counted.seconds = start.elapsed().as_secs_f64();
-    writeln!(out, "\nAll of it is gone again: namespaces, programs, files. {:.1} s.", counted.seconds)?;
+    writeln!(out, "\nAll namespaces, programs and files are removed. {:.1} s.", counted.seconds)?;
     if json {
         println!("{}", serde_json::to_string_pretty(&counted)?);
     }
@@ -120,17 +120,17 @@ fn with_second_chance(binary: &Path, counted: &mut Counted, out: &mut dyn Write)
     lose_director(&mut world, counted, out)
 }
 
-/// In the kernel where this user may load programs for it.
+/// Prints how programs receive frames: in the kernel if this user may load programs into it.
 fn modes(world: &mut World, counted: &mut Counted, out: &mut dyn Write) -> anyhow::Result<()> {
     let [director, redirect] = world.modes()?;
     let in_kernel = director.starts_with("xdp") || redirect.starts_with("xdp");
-    let why = if in_kernel { "" } else { ": the kernel's fast path (XDP) needs root" };
-    writeln!(out, "Directors take frames by {director}, redirectors by {redirect}{why}.\n")?;
+    let why = if in_kernel { "" } else { ": the kernel path (XDP) needs root" };
+    writeln!(out, "Directors receive frames by {director}, redirectors by {redirect}{why}.\n")?;
     (counted.director_mode, counted.redirect_mode) = (director, redirect);
     Ok(())
 }
 
-/// Act 1: connections go where the table says.
+/// Act 1: connections are distributed by the table.
 fn spread(
     world: &mut World,
     counted: &mut Counted,
@@ -141,7 +141,7 @@ fn spread(
     world.open(SHORT)?;
     counted.served = world.by_backend();
     counted.expected = world.expected();
-    counted.answered = world.tally().alive;
+    counted.answered = world.counts().alive;
     writeln!(out, "     backend   rows owned   by the table   served")?;
     for (backend, rows) in owners {
         let of = |counts: &BTreeMap<String, usize>| counts.get(backend).copied().unwrap_or(0);
@@ -172,7 +172,7 @@ fn drain(world: &mut World, counted: &mut Counted, out: &mut dyn Write) -> anyho
     world.service.set(0, State::Draining);
     world.publish()?;
     let rows_changed = before.iter().zip(&primaries(world)).filter(|(old, new)| old != new).count();
-    let tally = (0..3).map(|_| world.exchange()).last().unwrap_or_default();
+    let counts = (0..3).map(|_| world.exchange()).last().unwrap_or_default();
     let long = world.by_backend();
     world.open(NEW)?;
     let new_connections: BTreeMap<_, _> = world
@@ -184,16 +184,16 @@ fn drain(world: &mut World, counted: &mut Counted, out: &mut dyn Write) -> anyho
         table: world.table().digest().short(),
         rows_changed,
         on_drained,
-        connections: Survival::from(&tally),
+        connections: Survival::from(&counts),
         packets_by_second_hop: world.hops()?.later,
         new_connections,
     };
-    tell_drain(&drain, counted.rows, &drained, out)?;
+    print_drain(&drain, counted.rows, &drained, out)?;
     counted.drain = drain;
     Ok(())
 }
 
-fn tell_drain(drain: &Drain, rows: u32, drained: &str, out: &mut dyn Write) -> io::Result<()> {
+fn print_drain(drain: &Drain, rows: u32, drained: &str, out: &mut dyn Write) -> io::Result<()> {
     let Survival { open, alive, broken } = drain.connections;
     let percent = percent(drain.rows_changed, rows);
     let shares: Vec<_> =
@@ -213,19 +213,19 @@ fn tell_drain(drain: &Drain, rows: u32, drained: &str, out: &mut dyn Write) -> i
 fn lose_director(world: &mut World, counted: &mut Counted, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(out, "3  one of the two directors is killed; the router gives its flows to the other\n")?;
     world.kill_director(1)?;
-    let tally = (0..3).map(|_| world.exchange()).last().unwrap_or_default();
-    counted.director_killed = Survival::from(&tally);
+    let counts = (0..3).map(|_| world.exchange()).last().unwrap_or_default();
+    counted.director_killed = Survival::from(&counts);
     writeln!(
         out,
         "     {} of {} connections alive, {} broken.\n",
-        tally.alive,
-        tally.opened,
-        tally.broken()
+        counts.alive,
+        counts.opened,
+        counts.broken()
     )?;
     Ok(())
 }
 
-/// The control: what the second chance is good for.
+/// The baseline: the same drain without the second chance.
 fn without_second_chance(binary: &Path, out: &mut dyn Write) -> anyhow::Result<Control> {
     writeln!(out, "4  the same drain with the second chance switched off\n")?;
     let mut world = world(binary, false)?;
@@ -233,23 +233,23 @@ fn without_second_chance(binary: &Path, out: &mut dyn Write) -> anyhow::Result<C
     let on_drained = world.by_backend().get(&name(0)).copied().unwrap_or(0);
     world.service.set(0, State::Draining);
     world.publish()?;
-    let tally = world.exchange();
+    let counts = world.exchange();
     writeln!(
         out,
         "     {} of {} connections alive, {} broken: the {on_drained} that were on {}.",
-        tally.alive,
-        tally.opened,
-        tally.broken(),
+        counts.alive,
+        counts.opened,
+        counts.broken(),
         name(0)
     )?;
-    Ok(Control { on_drained, connections: Survival::from(&tally) })
+    Ok(Control { on_drained, connections: Survival::from(&counts) })
 }
 
 fn table(world: &World) -> Option<&Table> {
     world.table().tables().first()
 }
 
-/// Rows that each backend owns.
+/// Number of rows that each backend owns.
 fn owners(world: &World) -> BTreeMap<String, usize> {
     let mut owners = BTreeMap::new();
     for owner in primaries(world).into_iter().flatten() {
@@ -260,11 +260,12 @@ fn owners(world: &World) -> BTreeMap<String, usize> {
 
 fn primaries(world: &World) -> Vec<Option<String>> {
     let Some(table) = table(world) else { return Vec::new() };
-    let owner = |row| table.primary(row).and_then(|at| table.backend(at)).map(|backend| backend.id.clone());
+    let owner =
+        |row| table.primary(row).and_then(|index| table.backend(index)).map(|backend| backend.id.clone());
     (0..table.rows()).map(owner).collect()
 }
 
 fn percent(rows: usize, of: u32) -> f64 {
-    let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+    let rows = u32::try_from(rows).expect("invariant: a table has at most 2^22 rows");
     100.0 * f64::from(rows) / f64::from(of.max(1))
 }

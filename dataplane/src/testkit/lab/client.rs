@@ -1,4 +1,4 @@
-//! Clients that check every octet: each connection sends bodies that nobody can guess and must get them back.
+//! Clients that check every octet: each connection sends unpredictable bodies and must get them back.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,14 +13,14 @@ use common::table::Table;
 
 use super::server;
 
-/// Connections, alive and broken, and what broke them.
+/// Connections, live and broken, with the errors.
 #[derive(Debug)]
 pub struct Crowd {
     seed: u64,
     connections: Vec<Connection>,
 }
 
-/// One TCP connection, from its first request on.
+/// A TCP connection, from its first request on.
 #[derive(Debug)]
 struct Connection {
     stream: BufReader<TcpStream>,
@@ -31,19 +31,19 @@ struct Connection {
     broken: Option<String>,
 }
 
-/// What became of a crowd.
+/// The state of a group of connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct CrowdCounts {
     /// Connections that were opened.
     pub opened: usize,
-    /// Those that answered the last request with the right octets.
+    /// Connections whose last response had the right octets.
     pub alive: usize,
-    /// The others, by what happened to them.
+    /// The other connections, by error.
     pub broken: BTreeMap<String, usize>,
 }
 
-impl Tally {
-    /// Adds another crowd's.
+impl CrowdCounts {
+    /// Adds the counts of another group.
     pub fn add(&mut self, other: &Self) {
         self.opened += other.opened;
         self.alive += other.alive;
@@ -52,13 +52,13 @@ impl Tally {
         }
     }
 
-    /// Connections that broke.
+    /// Number of broken connections.
     pub fn broken(&self) -> usize {
         self.broken.values().sum()
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for CrowdCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} opened, {} alive, {} broken", self.opened, self.alive, self.broken())?;
         self.broken.iter().try_for_each(|(why, count)| write!(f, "; {count}: {why}"))
@@ -66,12 +66,13 @@ impl fmt::Display for Tally {
 }
 
 impl Crowd {
-    /// Nobody yet. All that the crowd sends follows from `seed`.
+    /// An empty group. All data that it sends is derived from `seed`.
     pub fn new(seed: u64) -> Self {
         Self { seed, connections: Vec::new() }
     }
 
-    /// Opens `count` connections and makes one request on each. Gives up at the first that cannot be opened.
+    /// Opens `count` connections and sends a request on each. Fails at the first connection that cannot be
+    /// opened.
     pub fn open(&mut self, count: usize, to: SocketAddr, patience: Duration) -> io::Result<()> {
         for _ in 0..count {
             let stream = connect(&to, patience)?;
@@ -98,8 +99,8 @@ impl Crowd {
         Ok(())
     }
 
-    /// One request on every connection that is alive; answers must be there when `patience` ends.
-    pub fn exchange(&mut self, patience: Duration) -> Tally {
+    /// Sends a request on every live connection; the responses must arrive before `patience` ends.
+    pub fn exchange(&mut self, patience: Duration) -> CrowdCounts {
         let seed = self.seed;
         for (number, connection) in self.connections.iter_mut().enumerate() {
             connection.send(mix(seed ^ number as u64));
@@ -108,10 +109,10 @@ impl Crowd {
         for connection in &mut self.connections {
             connection.receive(end.saturating_duration_since(Instant::now()));
         }
-        self.tally()
+        self.counts()
     }
 
-    /// One request after the other, and how long each took, by the backend that answered.
+    /// Sends a request on each connection in turn. Returns the response times by the responding backend.
     pub fn time(&mut self, patience: Duration) -> Vec<(String, Duration)> {
         let seed = self.seed;
         let mut times = Vec::with_capacity(self.connections.len());
@@ -124,19 +125,19 @@ impl Crowd {
         times
     }
 
-    /// As the last exchange left it.
-    pub fn tally(&self) -> Tally {
-        let mut tally = Tally { opened: self.connections.len(), ..Tally::default() };
+    /// The state after the last exchange.
+    pub fn counts(&self) -> CrowdCounts {
+        let mut counts = CrowdCounts { opened: self.connections.len(), ..CrowdCounts::default() };
         for connection in &self.connections {
             match &connection.broken {
-                None => tally.alive += 1,
-                Some(why) => *tally.broken.entry(why.clone()).or_default() += 1,
+                None => counts.alive += 1,
+                Some(why) => *counts.broken.entry(why.clone()).or_default() += 1,
             }
         }
-        tally
+        counts
     }
 
-    /// How many connections each backend has, the broken ones included.
+    /// Number of connections of each backend, including broken ones.
     pub fn by_backend(&self) -> BTreeMap<String, usize> {
         let mut count = BTreeMap::new();
         for connection in &self.connections {
@@ -145,7 +146,7 @@ impl Crowd {
         count
     }
 
-    /// How many connections each backend should have by this table, had all been opened under it.
+    /// Number of connections that each backend would have if all had been opened with this table.
     pub fn expected(&self, table: &Table) -> BTreeMap<String, usize> {
         let mut count = BTreeMap::new();
         for connection in &self.connections {
@@ -156,8 +157,8 @@ impl Crowd {
         count
     }
 
-    /// Connections that are alive and whose backend is not in their row's hop list of this table: it would
-    /// cut them.
+    /// Number of live connections whose backend is not in their row's hop list of this table, which would cut
+    /// them.
     pub fn at_risk(&self, table: &Table) -> usize {
         let alive = self.connections.iter().filter(|connection| connection.broken.is_none());
         let reached = |connection: &&Connection| {
@@ -168,7 +169,7 @@ impl Crowd {
         alive.filter(|connection| !reached(connection)).count()
     }
 
-    /// How many of the broken connections each backend had.
+    /// Number of broken connections of each backend.
     pub fn broken_by_backend(&self) -> BTreeMap<String, usize> {
         let mut count = BTreeMap::new();
         for connection in self.connections.iter().filter(|connection| connection.broken.is_some()) {
@@ -182,7 +183,7 @@ impl Crowd {
         self.connections.drain(..count.min(self.connections.len()));
     }
 
-    /// Closes those of one backend.
+    /// Closes the connections of a backend.
     pub fn close_on(&mut self, backend: &str) {
         self.connections.retain(|connection| connection.backend != backend);
     }
@@ -192,14 +193,14 @@ impl Crowd {
         self.connections.len()
     }
 
-    /// Is there none?
+    /// Whether there is no connection.
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()
     }
 }
 
-/// Connects, also where neighbours are still unknown to each other: on a busy machine the answer to who has
-/// an address may come after the three seconds that kernels wait for it.
+/// Connects, with retries while neighbours are unresolved: on a busy machine an ARP reply may take longer
+/// than the three seconds that kernels wait for it.
 fn connect(to: &SocketAddr, patience: Duration) -> io::Result<TcpStream> {
     let end = Instant::now() + patience;
     loop {
@@ -228,7 +229,7 @@ impl Connection {
 
     fn receive(&mut self, patience: Duration) {
         let Some(expected) = self.awaited.take() else { return };
-        // A timeout of zero would mean none.
+        // A timeout of zero would mean no timeout.
         let patience = patience.max(Duration::from_millis(1));
         let answer = self.stream.get_ref().set_read_timeout(Some(patience)).and_then(|()| self.answer());
         self.broken = match answer {
@@ -260,7 +261,7 @@ impl Connection {
 
 /// 1 to 4,096 octets.
 fn body(seed: u64) -> Vec<u8> {
-    let len = 1 + usize::try_from(mix(seed) & 0xfff).unwrap_or(0);
+    let len = 1 + usize::try_from(mix(seed) & 0xfff).expect("invariant: 12 bits");
     (0..len as u64).map(|at| mix(seed ^ at).to_le_bytes()[0]).collect()
 }
 

@@ -1,4 +1,4 @@
-//! A folder for the files of one run, removed at its end.
+//! A temporary folder for the files of a run, removed at its end.
 
 use std::fs;
 use std::io;
@@ -7,10 +7,10 @@ use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Those that exist now, for [`remove_all`].
+/// The folders that exist now, for [`remove_all`].
 static LIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Removes all folders of this process, which is about to end by a signal.
+/// Removes all folders of this process, which is about to be ended by a signal.
 pub fn remove_all() {
     let mut live = LIVE.lock().unwrap_or_else(PoisonError::into_inner);
     for path in live.drain(..) {
@@ -18,17 +18,17 @@ pub fn remove_all() {
     }
 }
 
-/// What cannot be removed is left for the system's own cleaning; there is nobody to tell.
+/// Errors are ignored: the system cleans its temporary folder itself.
 fn remove(path: &Path) {
     drop(fs::remove_dir_all(path));
 }
 
-/// A new folder under the system's folder for temporary files.
+/// A new folder in the system's temporary folder.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes it, readable for its owner alone.
+    /// Creates the folder, readable for its owner only.
     pub fn new() -> io::Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -40,12 +40,12 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// Where a file of this name is.
+    /// The path of a file with this name.
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Writes a file beside its place and moves it there, so that no reader sees half of it.
+    /// Writes a temporary file and renames it, so that no reader sees a partial file.
     pub fn write(&self, name: &str, octets: impl AsRef<[u8]>) -> io::Result<PathBuf> {
         let (path, beside) = (self.file(name), self.file(&format!("{name}.new")));
         fs::write(&beside, octets)?;
@@ -53,7 +53,7 @@ impl Folder {
         Ok(path)
     }
 
-    /// Its path.
+    /// The folder's path.
     pub fn path(&self) -> &Path {
         &self.0
     }

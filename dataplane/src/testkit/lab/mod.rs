@@ -5,11 +5,11 @@
 //! client ─┐                       ┌─ director ─┐  GUE
 //! client ─┴─ router (ECMP, L4) ───┼─ director ─┼──────► router ─┬─ backend: redirect, server, VIP on lo
 //!             ▲                   └─ director ─┘                ├─ backend
-//!             └────────────── answers, straight from the VIP ───┴─ backend
+//!             └───────────── responses, directly from the VIP ─┴─ backend
 //! ```
 //!
-//! Namespaces have no names and live as long as this process; programs die with the thread that started them.
-//! So nothing is left behind, however the process ends. The host's own interfaces are never touched.
+//! Namespaces have no names and live as long as this process; programs end with the thread that started them.
+//! So nothing remains, for any end of the process. The host's own interfaces are never touched.
 
 pub mod client;
 pub mod folder;

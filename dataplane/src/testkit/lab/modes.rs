@@ -1,19 +1,19 @@
-//! How programs take frames and how clients send them: what the environment asks for, and what programs
-//! really do.
+//! How programs receive frames and how clients send them: the modes that the environment requests, and the
+//! actual modes.
 
 use anyhow::ensure;
 
 use super::program::Program;
 
-/// What replaces the configurations' modes, and the kernel's default for clients.
+/// Overrides of the configurations' modes, and of the kernel's default for clients.
 #[derive(Clone, Debug, Default)]
 pub struct Modes {
     /// `mode` of every director.
     pub director: Option<String>,
     /// `mode` of every redirector.
     pub redirect: Option<String>,
-    /// Whether clients' kernels finish transport checksums, as frames from a wire have them. By default they
-    /// leave them to the interface, and a veth leaves them unfinished.
+    /// Whether clients' kernels finish transport checksums, as in frames from a wire. By default they leave
+    /// them to the interface, and a veth leaves them unfinished.
     pub finished_checksums: bool,
 }
 
@@ -28,7 +28,7 @@ impl Modes {
         }
     }
 
-    /// Whether a program in a driver is asked for.
+    /// Whether a program in a driver is requested.
     pub(super) fn native(&self) -> bool {
         [&self.director, &self.redirect].into_iter().any(|mode| mode.as_deref() == Some("xdp"))
     }
@@ -39,7 +39,7 @@ pub(super) fn attached(program: &mut Program) -> anyhow::Result<Option<String>> 
     Ok(program.counters()?["fast_path"]["attached"].as_str().map(str::to_owned))
 }
 
-/// Refuses a program that fell back to another way than the one that `mode` means on a veth.
+/// Fails if a program uses another mode than `mode` means on a veth.
 pub(super) fn check(program: &mut Program, mode: &str) -> anyhow::Result<()> {
     let expected = match mode {
         "xdp" => Some("native"),

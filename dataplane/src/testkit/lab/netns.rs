@@ -1,4 +1,4 @@
-//! One network namespace and the thread that lives in it.
+//! A network namespace and the thread that runs in it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,8 +15,8 @@ use crate::host::sys::interface::{Interface, Offload};
 use crate::host::sys::process::die_with_parent;
 use crate::host::sys::thread::unshare_network;
 
-/// A network namespace without a name. Its thread runs what it is given; threads and programs that are
-/// started there live in the namespace, too.
+/// A network namespace without a name. Its thread runs closures; threads and programs that these start are in
+/// the namespace, too.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
@@ -26,7 +26,7 @@ pub struct Namespace {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// How long a new cable may take on a machine that lays many.
+/// Time limit for a new cable on a machine that creates many.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Namespace {
@@ -44,12 +44,12 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// For messages.
+    /// The name, for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Runs `work` in the namespace and waits for it. A panic there is passed on.
+    /// Runs `work` in the namespace and waits for it. A panic there is propagated.
     pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, result) = channel();
         let job = move || drop(done.send(panic::catch_unwind(AssertUnwindSafe(work))));
@@ -62,20 +62,20 @@ impl Namespace {
         }
     }
 
-    /// Waits until an interface here is up and its other end too.
+    /// Waits until an interface here and its peer are up.
     pub fn wait_for(&self, interface: &str) -> anyhow::Result<()> {
         let name = interface.to_owned();
         self.run(move || Interface::wait_until_running(&name, PATIENCE))
             .with_context(|| format!("in {}: {interface}", self.name))
     }
 
-    /// `ip -batch` with these lines.
+    /// Runs `ip -batch` with these lines.
     pub fn ip(&self, lines: &str) -> anyhow::Result<()> {
         let batch = lines.to_owned();
         self.run(move || ip_batch(&batch)).with_context(|| format!("in {}: ip {lines}", self.name))
     }
 
-    /// A command as an operator types it.
+    /// Runs a command as an operator types it.
     pub fn shell(&self, command: &str) -> anyhow::Result<()> {
         let line = command.to_owned();
         self.run(move || {
@@ -96,8 +96,8 @@ impl Namespace {
         .with_context(|| format!("in {}: {path} = {value}", self.name))
     }
 
-    /// Connects this namespace (`here`) and `other` (`there`) with a pair of Ethernet interfaces, still down,
-    /// whose frames have the size that they would have on a wire: none is merged. As on any veth, the kernel
+    /// Connects this namespace (`here`) and `other` (`there`) with a pair of Ethernet interfaces, still down.
+    /// Their frames have the size that they would have on a wire: none is merged. As on any veth, the kernel
     /// does not finish their transport checksums.
     pub fn connect(&self, here: &str, other: &Self, there: &str, mtu: u32) -> anyhow::Result<()> {
         let (pid, fd) = (process::id(), other.file.as_raw_fd());
@@ -117,8 +117,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// The kernel here finishes the transport checksums of what it sends by this interface, so that frames
-    /// are as on a wire.
+    /// Makes the kernel here finish the transport checksums of frames that it sends on this interface, as on
+    /// a wire.
     pub fn finish_checksums(&self, interface: &str) -> anyhow::Result<()> {
         let name = interface.to_owned();
         self.run(move || Offload::TxChecksum.switch(&name, false))

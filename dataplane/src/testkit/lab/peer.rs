@@ -1,9 +1,9 @@
-//! The other end of a cable, made ready for programs in a driver.
+//! Prepares the peer of a veth for XDP programs in the driver of the other end.
 //!
-//! A veth's program may send a frame back (`XDP_TX`) or redirect one (`XDP_REDIRECT`). The peer takes either
-//! only while it polls, else they are lost and counted as `xdp_tx_errors`; it polls with GRO or with a
-//! program of its own. With GRO alone it is not woken for what was sent back, which lies there until
-//! something else arrives. So it gets a program, which leaves every frame to the kernel.
+//! A veth's program may send a frame back (`XDP_TX`) or redirect a frame (`XDP_REDIRECT`). The peer receives
+//! such a frame only while it polls; otherwise the frame is lost and counted as `xdp_tx_errors`. A veth polls
+//! with GRO or with a program of its own. With GRO alone it is not woken for frames that were sent back,
+//! which wait until something else arrives. So the peer gets a program that passes every frame to the kernel.
 
 use anyhow::Context;
 use aya::programs::Xdp;
@@ -12,7 +12,7 @@ use aya::{Ebpf, EbpfLoader};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../bpf/measure.bpf.o");
 
-/// An interface that takes what its peer's program sends, until this is dropped.
+/// An interface that receives the frames of its peer's program, until this value is dropped.
 #[derive(Debug)]
 pub struct Passing {
     _ebpf: Ebpf,

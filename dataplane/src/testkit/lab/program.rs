@@ -1,4 +1,4 @@
-//! A program that runs in a namespace: `dataplane run` or `dataplane redirect`, as an operator starts them.
+//! A program that runs in a namespace: `dataplane run` or `dataplane redirect`, started as by an operator.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,10 +13,10 @@ use anyhow::{Context, bail};
 use super::netns::Namespace;
 use crate::host::sys::process::{die_with_parent, reload, report, terminate};
 
-/// How long a program may take to start or to stop.
+/// Time limit for a program to start or to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A running program and what it has printed. Killed when dropped.
+/// A running program and its output. Killed when dropped.
 #[derive(Debug)]
 pub struct Program {
     name: String,
@@ -26,7 +26,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts `binary` with `arguments` in `namespace`; what it prints goes to files that start with `log`.
+    /// Starts `binary` with `arguments` in `namespace`; its output goes to files whose names start with
+    /// `log`.
     pub fn start(
         namespace: &Namespace,
         binary: PathBuf,
@@ -35,12 +36,12 @@ impl Program {
     ) -> anyhow::Result<Self> {
         let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
         let (output, errors) = (log.with_extension("out"), log.with_extension("err"));
-        let runtime = log.parent().map(PathBuf::from).unwrap_or_default();
+        let runtime = log.parent().map(PathBuf::from).expect("invariant: a path of a file in a folder");
         let (out, err) = (File::create(&output)?, File::create(&errors)?);
         let child = namespace
             .run(move || {
                 let mut command = Command::new(binary);
-                // Locks and notes go where the other files of this run are.
+                // Locks and notes are in the folder of this run's other files.
                 command
                     .args(arguments)
                     .env("RUNTIME_DIRECTORY", runtime)
@@ -53,12 +54,12 @@ impl Program {
         Ok(Self { name: namespace.name().to_owned(), child, output, errors })
     }
 
-    /// For messages: its namespace's.
+    /// The namespace's name, for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Waits until it has said `words` on one of its outputs.
+    /// Waits until one of its outputs contains `words`.
     pub fn wait_for(&mut self, words: &str) -> anyhow::Result<()> {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
@@ -73,7 +74,7 @@ impl Program {
         bail!("{} did not say \"{words}\": {}", self.name, self.printed()?.trim())
     }
 
-    /// Asks for its counters and waits for a line of JSON more.
+    /// Requests its counters and waits for the next line of JSON.
     pub fn counters(&mut self) -> anyhow::Result<serde_json::Value> {
         let before = self.lines()?.len();
         report(&self.child)?;
@@ -87,17 +88,17 @@ impl Program {
         bail!("{} printed no counters", self.name)
     }
 
-    /// Its process.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Asks it to read its configuration again.
+    /// Makes it read its configuration again.
     pub fn reload(&self) -> io::Result<()> {
         reload(&self.child)
     }
 
-    /// Asks it to stop, and waits.
+    /// Makes it stop, and waits.
     pub fn stop(mut self) -> anyhow::Result<()> {
         terminate(&self.child)?;
         let start = Instant::now();
@@ -117,12 +118,12 @@ impl Program {
         self.child.wait().map(drop)
     }
 
-    /// All that it has printed.
+    /// Its whole output.
     pub fn printed(&self) -> io::Result<String> {
         Ok(fs::read_to_string(&self.output)? + &fs::read_to_string(&self.errors)?)
     }
 
-    /// Whole lines on its standard output.
+    /// Complete lines of its standard output.
     fn lines(&self) -> io::Result<Vec<String>> {
         let text = fs::read_to_string(&self.output)?;
         Ok(text.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(str::to_owned).collect())
@@ -131,7 +132,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended already; that is as good.
+        // It may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }

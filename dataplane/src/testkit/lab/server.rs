@@ -1,5 +1,5 @@
-//! A small HTTP/1.1 server (RFC 9112, as little of it as clients of the lab need): it sends back the body
-//! that it was sent, and says in `X-Backend` who it is. One thread a connection.
+//! A small HTTP/1.1 server with the part of RFC 9112 that clients of the lab need: it returns the body of the
+//! request, and its own name in `X-Backend`. One thread per connection.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,24 +12,24 @@ use anyhow::Context;
 
 use super::netns::Namespace;
 
-/// Bodies are held in memory.
+/// Largest body in octets; bodies are kept in memory.
 const LONGEST_BODY: usize = 16 << 20;
-/// Connections are many and their work is small.
+/// Stack size of a connection's thread: there are many, with little work.
 const STACK: usize = 128 << 10;
 
-/// A server in a namespace. It and its connections end when it is dropped: a thread whose client is gone
-/// without a word, since its host is gone, would wait for ever.
+/// A server in a namespace. It and its connections end when it is dropped: otherwise a thread whose client's
+/// host has disappeared would wait for ever.
 #[derive(Debug)]
 pub struct Server {
     stop: Arc<AtomicBool>,
     connections: Connections,
 }
 
-/// Those that were accepted, as long as their threads hold them.
+/// The accepted connections, as long as their threads run.
 type Connections = Arc<Mutex<Vec<Weak<TcpStream>>>>;
 
 impl Server {
-    /// Listens on `address`; `[::]` hears both families.
+    /// Listens on `address`; `[::]` accepts both families.
     pub fn start(namespace: &Namespace, name: &str, address: SocketAddr) -> anyhow::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (name, stopped) = (Arc::<str>::from(name), Arc::clone(&stop));
@@ -51,7 +51,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for stream in lock(&self.connections).iter().filter_map(Weak::upgrade) {
-            // Its client may have closed it.
+            // The client may have closed the connection.
             drop(stream.shutdown(Shutdown::Both));
         }
     }
@@ -70,13 +70,14 @@ fn accept(listener: &TcpListener, name: &Arc<str>, connections: &Connections, st
                     let mut open = lock(connections);
                     open.retain(|other| other.strong_count() > 0);
                     open.push(Arc::downgrade(&stream));
-                    // Set before the drop looks at those that are open: it has not seen this one, or will.
+                    // Set before `drop` closes the open connections: either `drop` sees this connection, or
+                    // this thread sees the flag.
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
                 }
                 let work = move || serve(&stream, &name);
-                // No thread for it: the client sees the connection close, which the lab reports.
+                // Without a thread the client sees the connection close, which the lab reports.
                 drop(thread::Builder::new().stack_size(STACK).spawn(work));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -87,7 +88,7 @@ fn accept(listener: &TcpListener, name: &Arc<str>, connections: &Connections, st
     }
 }
 
-/// Until the client closes or says something that is no request.
+/// Serves requests until the client closes the connection or sends an invalid request.
 fn serve(stream: &TcpStream, name: &str) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
@@ -100,7 +101,7 @@ fn serve(stream: &TcpStream, name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The body of the next request; none at the end.
+/// The body of the next request; `None` at the end.
 fn request(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
@@ -112,12 +113,12 @@ fn request(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     body(reader).map(Some)
 }
 
-/// Headers and body of a message whose first line has been read.
+/// Reads headers and body of a message, after its first line.
 pub(super) fn body(reader: &mut impl BufRead) -> io::Result<Vec<u8>> {
     headers(reader, |_, _| {})
 }
 
-/// As [`body`]; `each` hears of every header.
+/// As [`body`]; calls `each` with every header.
 pub(super) fn headers(reader: &mut impl BufRead, mut each: impl FnMut(&str, &str)) -> io::Result<Vec<u8>> {
     let mut length = 0;
     loop {

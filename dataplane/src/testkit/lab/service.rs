@@ -1,5 +1,5 @@
-//! The service as its operator wants it: which backends, in which state. Tables are made of it as `tablegen
-//! build` makes them, the one in service being the parent.
+//! The service as its operator configures it: backends and their states. Builds tables as `tablegen build`
+//! does, with the current table as the parent.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::topology::{backend, backend_v6};
 /// A configuration of one table whose backends are hosts of the network.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// What `tablegen` makes a table of.
+    /// The configuration that `tablegen` builds the table from.
     pub spec: TableSpec,
 }
 
@@ -30,14 +30,14 @@ impl Service {
         Ok(Self { spec })
     }
 
-    /// The demo's service with `count` active backends, and not those of the file.
+    /// The demo's service with `count` active backends instead of those of the file.
     pub fn with_backends(count: u8) -> anyhow::Result<Self> {
         let mut service = Self::parse(DEMO)?;
         service.spec.backends = (0..count).map(|n| Backend::new(name(n), backend(n).into())).collect();
         Ok(service)
     }
 
-    /// Backends have their IPv6 addresses.
+    /// Gives the backends their IPv6 addresses.
     pub fn over_ipv6(mut self) -> Self {
         for (number, backend) in (0..).zip(&mut self.spec.backends) {
             backend.address = backend_v6(number).into();
@@ -45,18 +45,18 @@ impl Service {
         self
     }
 
-    /// The operator changes a backend's state; a new backend appears.
+    /// Changes a backend's state; adds the backend if it is new.
     pub fn set(&mut self, number: u8, state: State) {
         self.backend(number).state = state;
     }
 
-    /// The operator lets a backend have this percentage of its share of new connections.
+    /// Limits a backend to this percentage of its share of new connections.
     pub fn fill(&mut self, number: u8, percent: u8) {
         let backend = self.backend(number);
         (backend.state, backend.fill) = (State::Filling, percent);
     }
 
-    /// Probes change their mind about a backend.
+    /// Changes the health of a backend.
     pub fn set_health(&mut self, number: u8, health: Health) {
         self.backend(number).health = health;
     }
@@ -70,13 +70,13 @@ impl Service {
         &mut backends[position]
     }
 
-    /// The table, its lineage coming from `parent`.
+    /// Builds the table, with the lineage of `parent`.
     pub fn build(&self, parent: Option<&ForwardingTable>) -> anyhow::Result<ForwardingTable> {
         let history = parent.map_or(History::None, History::Parent);
         Ok(generate(std::slice::from_ref(&self.spec), history)?.table)
     }
 
-    /// The number of backends; refuses those that are no hosts of the network.
+    /// The number of backends; an error if one is not a host of the network.
     pub fn check_hosts(&self) -> anyhow::Result<u8> {
         for (number, backend) in (0..).zip(&self.spec.backends) {
             let address = super::topology::backend(number);

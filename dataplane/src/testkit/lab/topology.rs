@@ -1,5 +1,4 @@
-//! The hosts and how they are connected. Every host hangs on the router by a link of its own; links are
-//! numbered.
+//! The hosts and their links. Every host has a numbered link of its own to the router.
 //!
 //! | host | IPv4 | IPv6 |
 //! |---|---|---|
@@ -24,38 +23,38 @@ pub const VIP: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 10);
 pub const VIP6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x10);
 /// The service's port.
 pub const PORT: u16 = 80;
-/// What clients and the world have.
+/// The MTU of clients' links, in octets, as on the internet.
 pub const CLIENT_MTU: u32 = 1_500;
 
-/// How many of each.
+/// The numbers of hosts of each kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Hosts that connect to the VIP.
     pub clients: u8,
     /// Hosts that run `dataplane run`.
     pub directors: u8,
-    /// Hosts that serve.
+    /// Hosts with a server.
     pub backends: u8,
-    /// Directors are programs on the first backends, and no hosts of their own.
+    /// Whether directors run on the first backends instead of on hosts of their own.
     pub shared: bool,
-    /// Of the links to directors and backends, in octets. Clients' packets grow by up to 60 octets there.
+    /// MTU of the links to directors and backends, in octets. Clients' packets grow by up to 60 octets there.
     pub underlay_mtu: u32,
 }
 
-/// The network, without a program in it.
+/// The network without any program.
 #[derive(Debug)]
 pub struct Network {
-    /// Forwards, and spreads packets to the VIP over directors.
+    /// Forwards packets, and distributes those to the VIP over directors.
     pub router: Namespace,
     /// Hosts that connect to the VIP.
     pub clients: Vec<Namespace>,
     /// Hosts that run `dataplane run` and nothing else.
     pub directors: Vec<Namespace>,
-    /// Hosts that serve; they have the VIP on `lo`.
+    /// Hosts with a server; they have the VIP on `lo`.
     pub backends: Vec<Namespace>,
 }
 
-/// What a host is.
+/// The kind of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Client,
@@ -122,7 +121,7 @@ pub fn service(v4: bool) -> SocketAddr {
 }
 
 impl Network {
-    /// Builds it; all directors get a share of the flows.
+    /// Builds the network; all directors get a share of the flows.
     pub fn new(size: Size) -> anyhow::Result<Self> {
         let router = Namespace::new("router")?;
         for (key, value) in [
@@ -130,7 +129,8 @@ impl Network {
             ("ipv6/conf/all/forwarding", "1"),
             ("ipv4/fib_multipath_hash_policy", "1"),
             ("ipv6/fib_multipath_hash_policy", "1"),
-            // Answers have the VIP as source and do not come from where the VIP's route points to.
+            // Responses have the VIP as source and do not arrive on the interface that the VIP's route points
+            // to.
             ("ipv4/conf/all/rp_filter", "0"),
             ("ipv4/conf/default/rp_filter", "0"),
         ] {
@@ -145,7 +145,7 @@ impl Network {
         let backends = hosts(Role::Backend, size.backends, size.underlay_mtu)?;
         for backend in &backends {
             backend.ip(&format!("addr add {VIP}/32 dev lo\naddr add {VIP6}/128 dev lo nodad"))?;
-            // The strictest setting that operators have.
+            // The strictest setting in use.
             backend.sysctl("ipv4/conf/all/rp_filter", "1")?;
         }
         let network = Self { router, clients, directors, backends };
@@ -163,8 +163,7 @@ impl Network {
         if self.directors.is_empty() { Role::Backend } else { Role::Director }
     }
 
-    /// As the operator of a backend that is a director as well: its kernel leaves the VIPs' packets to the
-    /// program.
+    /// Configures a backend that is also a director: its kernel leaves the VIPs' packets to the program.
     pub fn leave_to_director(&self, number: u8) -> anyhow::Result<()> {
         [VIP.into(), VIP6.into()]
             .map(Prefix::host)
@@ -172,7 +171,7 @@ impl Network {
             .try_for_each(|vip| self.director(number).shell(&leave_to_director(vip, "eth0")))
     }
 
-    /// The router takes what programs in the drivers of directors and backends send, for as long as the
+    /// Makes the router receive frames of programs in the drivers of directors and backends, as long as the
     /// result lives.
     pub fn take_native(&self) -> anyhow::Result<Vec<Passing>> {
         let ports = |role: Role, hosts: &[Namespace]| (0..).take(hosts.len()).map(move |n| role.port(n));
@@ -181,7 +180,7 @@ impl Network {
         self.router.run(move || ports.iter().map(|port| Passing::on(Interface::named(port)?.index)).collect())
     }
 
-    /// The router sends the VIP's packets to these directors, as if they alone announced it.
+    /// Makes the router send the VIP's packets to these directors, as if only they announced it.
     pub fn spread_over(&self, directors: &[u8]) -> anyhow::Result<()> {
         let hops = |via: &dyn Fn(u8) -> IpAddr| {
             directors.iter().map(|&n| format!(" nexthop via {}", via(n))).collect::<String>()

@@ -1,12 +1,13 @@
-//! A whole service at work: the network with its programs, servers and tables, and what can happen to them.
+//! A complete running service: the network with its programs, servers and tables, and the events that tests
+//! cause.
 //!
-//! The same scenarios are played in every mode: `LAB_DIRECTOR_MODE` (auto, xdp, af-packet, pnet) and
-//! `LAB_REDIRECT_MODE` (socket, auto, xdp; but socket beside a director) in the environment say which, in
-//! place of the configurations. What they ask for they must get: `xdp` natively, `auto` generically as on any
-//! veth.
+//! The same scenarios run in every mode. `LAB_DIRECTOR_MODE` (auto, xdp, af-packet, pnet) and
+//! `LAB_REDIRECT_MODE` (socket, auto, xdp; but socket beside a director on one host) in the environment
+//! override the configurations. A requested mode must be reached: `xdp` natively, `auto` generically as on
+//! any veth.
 //!
 //! Clients leave transport checksums unfinished, as kernels do by default on a veth. A director's kernel
-//! program leaves such packets to its worker. `LAB_CHECKSUMS=finished` gives the program packets as from a
+//! program punts such packets to its worker. With `LAB_CHECKSUMS=finished` the program gets packets as from a
 //! wire.
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use common::table::ForwardingTable;
 
-use super::client::{Crowd, Tally};
+use super::client::{Crowd, CrowdCounts};
 use super::folder::Folder;
 use super::modes::{self, Modes};
 use super::peer::Passing;
@@ -26,38 +27,37 @@ use super::server::Server;
 use super::service::{Service, name};
 use super::topology::{Network, PORT, Size, VIP, VIP6, service};
 
-/// How a world is made.
+/// Settings of a world.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Hosts.
+    /// The numbers of hosts.
     pub size: Size,
     /// The `dataplane` binary.
     pub binary: PathBuf,
-    /// Off in the control of an experiment.
+    /// False in the baseline of an experiment.
     pub second_chance: bool,
-    /// Whether programs take the kernel's fast path where they may, if the environment does not say
-    /// otherwise.
+    /// Whether programs use the kernel path where they may, unless the environment says otherwise.
     pub fast_path: bool,
-    /// More lines for every director's configuration.
+    /// Additional lines for every director's configuration.
     pub director_lines: String,
     /// The first table.
     pub service: Service,
-    /// What all that is sent follows from.
+    /// Seed of all data that clients send.
     pub seed: u64,
-    /// In place of the configurations' modes.
+    /// Override the configurations' modes.
     pub modes: Modes,
 }
 
-/// Everything at work.
+/// A running service.
 #[derive(Debug)]
 pub struct World {
     /// The hosts.
     pub network: Network,
-    /// The service as it is wanted now; [`World::publish`] makes it so.
+    /// The wanted state of the service; [`World::publish`] applies it.
     pub service: Service,
     setup: Setup,
     wanted: Modes,
-    /// Only in the world of programs in drivers.
+    /// Present only if programs run in drivers.
     _passing: Vec<Passing>,
     folder: Folder,
     table: ForwardingTable,
@@ -67,11 +67,11 @@ pub struct World {
     crowds: Vec<Crowd>,
 }
 
-/// As a redirector's configuration names the hosts.
+/// The hosts as lists in a redirector's configuration.
 const DIRECTORS: &str = "10.1.0.0/16, \"2001:db8:d::/48\"";
 const BACKENDS: &str = "10.2.0.0/16, \"2001:db8:b::/48\"";
 
-/// How long an answer may take. Longer than TCP needs to repair a few lost packets.
+/// Time limit for a response. Longer than TCP needs to repair a few lost packets.
 pub const PATIENCE: Duration = Duration::from_secs(8);
 
 impl World {
@@ -152,7 +152,7 @@ impl World {
         self.setup.size.shared && number < self.setup.size.directors
     }
 
-    /// Where `dataplane status` asks that redirector.
+    /// The control socket of a redirector.
     pub fn redirect_socket(&self, number: u8) -> PathBuf {
         self.folder.file(&format!("redirect-{number}.sock"))
     }
@@ -175,18 +175,18 @@ impl World {
         Ok(())
     }
 
-    /// The directors that run.
+    /// The running directors.
     pub fn directors(&self) -> Vec<u8> {
         let running = |number: &u8| self.directors[usize::from(*number)].is_some();
         (0..self.setup.size.directors).filter(running).collect()
     }
 
-    /// Builds the service's table and hands it to all directors that run.
+    /// Builds the service's table and publishes it to all running directors.
     pub fn publish(&mut self) -> anyhow::Result<()> {
         self.publish_to(&self.directors())
     }
 
-    /// As [`World::publish`], but only these get it; the others keep what they have.
+    /// As [`World::publish`], but only to these directors; the others keep their table.
     pub fn publish_to(&mut self, directors: &[u8]) -> anyhow::Result<()> {
         self.table = self.service.build(Some(&self.table))?;
         directors.iter().try_for_each(|&number| self.write_table(number))?;
@@ -194,7 +194,8 @@ impl World {
     }
 
     /// As [`World::publish`], unless the new table would cut a connection; then the service stays as
-    /// `before`. What an operator does who reads `tablegen diff` first. Says whether it was published.
+    /// `before`. An operator who reads `tablegen diff` first does the same. Returns whether the table was
+    /// published.
     pub fn publish_if_safe(&mut self, before: Service) -> anyhow::Result<bool> {
         let table = self.service.build(Some(&self.table))?;
         let tables = table.tables().first();
@@ -205,7 +206,7 @@ impl World {
         self.publish().map(|()| true)
     }
 
-    /// Forgets all connections, closing them.
+    /// Closes all connections.
     pub fn close_all(&mut self) {
         self.close_some(100);
     }
@@ -234,7 +235,7 @@ impl World {
             .with_context(|| format!("redirect {number} does not run"))
     }
 
-    /// Kills a director's program; the router learns of it a moment later, as by BGP.
+    /// Kills a director's program; the router withdraws its route a moment later, as with BGP.
     pub fn kill_director(&mut self, number: u8) -> anyhow::Result<()> {
         if let Some(program) = self.directors[usize::from(number)].take() {
             program.kill()?;
@@ -243,7 +244,7 @@ impl World {
         self.network.spread_over(&self.directors())
     }
 
-    /// Starts a director's program again and gives it its share of the flows.
+    /// Starts a director's program again and routes its share of the flows to it.
     pub fn revive_director(&mut self, number: u8) -> anyhow::Result<()> {
         self.write_table(number)?;
         self.start_director(number)?;
@@ -251,24 +252,24 @@ impl World {
         self.network.spread_over(&self.directors())
     }
 
-    /// Kills a redirector's program; its host lives, with all that it knows.
+    /// Kills a redirector's program; its host keeps running, with all its connections.
     pub fn kill_redirector(&mut self, number: u8) -> anyhow::Result<()> {
         let program = self.redirectors[usize::from(number)].take();
         Ok(program.map_or(Ok(()), Program::kill)?)
     }
 
-    /// A backend's host is gone, with all that it knew.
+    /// Removes a backend's host with all its connections.
     pub fn kill_backend(&mut self, number: u8) -> anyhow::Result<()> {
         self.kill_redirector(number)?;
         self.network.backends[usize::from(number)].ip("link set eth0 down")
     }
 
-    /// The router spreads flows in another way over the same directors.
+    /// Makes the router distribute flows differently over the same directors.
     pub fn rehash(&self, seed: u32) -> anyhow::Result<()> {
         self.network.router.sysctl("ipv4/fib_multipath_hash_seed", &seed.to_string())
     }
 
-    /// Opens `count` connections, by turns from each client and by IPv4 and IPv6.
+    /// Opens `count` connections, alternating between clients and between IPv4 and IPv6.
     pub fn open(&mut self, count: usize) -> anyhow::Result<()> {
         let clients = self.crowds.len();
         for (number, host) in self.network.clients.iter().enumerate() {
@@ -285,35 +286,35 @@ impl World {
         Ok(())
     }
 
-    /// A request on every connection; every octet of every answer is checked.
-    pub fn exchange(&mut self) -> Tally {
+    /// Sends a request on every connection and checks every octet of every response.
+    pub fn exchange(&mut self) -> CrowdCounts {
         self.exchange_within(PATIENCE)
     }
 
-    /// As [`World::exchange`], for those who have no time.
-    pub fn exchange_within(&mut self, patience: Duration) -> Tally {
+    /// As [`World::exchange`], with a shorter time limit.
+    pub fn exchange_within(&mut self, patience: Duration) -> CrowdCounts {
         thread::scope(|scope| {
             for crowd in &mut self.crowds {
                 scope.spawn(move || crowd.exchange(patience));
             }
         });
-        self.tally()
+        self.counts()
     }
 
-    /// One request after the other on all connections, and how long each took, by backend.
+    /// Sends a request on each connection in turn. Returns the response times by backend.
     pub fn time(&mut self) -> Vec<(String, Duration)> {
         self.crowds.iter_mut().flat_map(|crowd| crowd.time(PATIENCE)).collect()
     }
 
-    /// As the last requests left the connections.
-    pub fn tally(&self) -> Tally {
-        self.crowds.iter().fold(Tally::default(), |mut sum, crowd| {
-            sum.add(&crowd.tally());
+    /// The state of the connections after the last requests.
+    pub fn counts(&self) -> CrowdCounts {
+        self.crowds.iter().fold(CrowdCounts::default(), |mut sum, crowd| {
+            sum.add(&crowd.counts());
             sum
         })
     }
 
-    /// Closes the connections of a backend, as its clients do in time.
+    /// Closes the connections of a backend, as its clients do over time.
     pub fn close_on(&mut self, backend: &str) {
         self.crowds.iter_mut().for_each(|crowd| crowd.close_on(backend));
     }
@@ -325,7 +326,7 @@ impl World {
         }
     }
 
-    /// Connections of each backend, the broken ones included.
+    /// Number of connections of each backend, including broken ones.
     pub fn by_backend(&self) -> BTreeMap<String, usize> {
         let mut sum = BTreeMap::new();
         for (backend, count) in self.crowds.iter().flat_map(Crowd::by_backend) {
@@ -334,7 +335,7 @@ impl World {
         sum
     }
 
-    /// Connections of each backend by the newest table, had all been opened under it.
+    /// Number of connections that each backend would have if all had been opened with the newest table.
     pub fn expected(&self) -> BTreeMap<String, usize> {
         let mut sum = BTreeMap::new();
         let tables = self.table.tables().first();
@@ -346,7 +347,7 @@ impl World {
         sum
     }
 
-    /// Broken connections of each backend.
+    /// Number of broken connections of each backend.
     pub fn broken_by_backend(&self) -> BTreeMap<String, usize> {
         let mut sum = BTreeMap::new();
         for (backend, count) in self.crowds.iter().flat_map(Crowd::broken_by_backend) {
@@ -355,7 +356,7 @@ impl World {
         sum
     }
 
-    /// What a director counted.
+    /// The counters of a director.
     pub fn director_counters(&mut self, number: u8) -> anyhow::Result<serde_json::Value> {
         match &mut self.directors[usize::from(number)] {
             Some(program) => program.counters(),
@@ -363,8 +364,8 @@ impl World {
         }
     }
 
-    /// How the first director and the first redirector take frames: `xdp native`, `xdp generic` or by a
-    /// socket.
+    /// How the first director and the first redirector receive frames: `xdp native`, `xdp generic` or through
+    /// a socket.
     pub fn modes(&mut self) -> anyhow::Result<[String; 2]> {
         let mode = |program: Option<&mut Option<Program>>, without: &str| -> anyhow::Result<String> {
             let program = program.and_then(Option::as_mut).context("it does not run")?;
@@ -373,14 +374,14 @@ impl World {
         Ok([mode(self.directors.first_mut(), "af-packet")?, mode(self.redirectors.first_mut(), "socket")?])
     }
 
-    /// Refuses programs that do not run, or do not run any more, in the mode that the environment asks for.
+    /// Fails if a program does not run in the mode that the environment requests.
     pub fn check_modes(&mut self) -> anyhow::Result<()> {
         if let Some(mode) = &self.wanted.director {
             self.directors.iter_mut().flatten().try_for_each(|program| modes::check(program, mode))?;
         }
         let Some(mode) = self.wanted.redirect.clone() else { return Ok(()) };
         for number in 0..self.setup.size.backends {
-            // The switch of the control experiment leaves the kernel nothing to do.
+            // In the baseline experiment the kernel program has nothing to do.
             let by_socket = self.beside_a_director(number) || !self.setup.second_chance;
             let mode = if by_socket { "socket" } else { &mode };
             let program = self.redirectors[usize::from(number)].as_mut();
@@ -389,7 +390,7 @@ impl World {
         Ok(())
     }
 
-    /// Packets that redirectors kept as owner, kept as second chance, and passed on.
+    /// Packets that redirectors accepted as owner, accepted as second chance, and forwarded.
     pub fn hops(&mut self) -> anyhow::Result<Hops> {
         let mut hops = Hops::default();
         for number in 0..self.setup.size.backends {
@@ -401,21 +402,21 @@ impl World {
             };
             hops.later += sum("kept_on_later_hop");
             hops.first += sum("kept") - sum("kept_on_later_hop");
-            hops.passed_on += sum("forwarded_to");
+            hops.forwarded += sum("forwarded_to");
         }
         Ok(hops)
     }
 }
 
-/// Packets by the hop that kept them.
+/// Packets by the hop that accepted them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hops {
-    /// By the row's owner.
+    /// Accepted by the row's owner.
     pub first: u64,
-    /// By a second chance.
+    /// Accepted by a second chance.
     pub later: u64,
     /// Sent to the next hop.
-    pub passed_on: u64,
+    pub forwarded: u64,
 }
 
 fn table_file(director: u8) -> String {

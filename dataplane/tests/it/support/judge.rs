@@ -1,5 +1,5 @@
-//! A second reader of what a pipeline wrote: it shares no code with it, and accepts only what is right to the last
-//! octet.
+//! A second reader of what a pipeline wrote: it shares no code with it, and accepts only what is right to the
+//! last octet.
 
 use std::net::IpAddr;
 
@@ -18,8 +18,8 @@ pub(crate) struct Outcome {
     pub(crate) frame: Vec<u8>,
 }
 
-/// Runs a frame twice, over differently filled buffers: the verdict and all written octets must be equal, and what
-/// lies behind them untouched.
+/// Runs a frame twice, over differently filled buffers: the verdict and all written octets must be equal, and
+/// what lies behind them untouched.
 pub(crate) fn run(pipeline: &Pipeline, frame: &[u8]) -> Outcome {
     let [one, two] = [UNWRITTEN, !UNWRITTEN].map(|fill| {
         let mut out = vec![fill; pipeline.room(frame.len())];

@@ -1,5 +1,5 @@
-//! Forwarding tables made without tablegen: rows ranked by GLB's rule with the siphasher crate, so that an error
-//! in our own ranking or hashing cannot hide itself.
+//! Forwarding tables made without tablegen: rows ranked by GLB's rule with the siphasher crate, so that an
+//! error in our own ranking or hashing cannot hide itself.
 
 use std::{
     hash::Hasher,

@@ -30,8 +30,8 @@ pub(crate) const ALT6: &str = "2001:db8::70";
 /// What must become of a frame.
 #[derive(Debug, Clone)]
 pub(crate) enum Expect {
-    /// Encapsulated by this table, the row being that of the hash of these octets; the outer source port is made
-    /// with this number.
+    /// Encapsulated by this table, the row being that of the hash of these octets; the outer source port is
+    /// made with this number.
     Sent {
         table: &'static str,
         hashed: Vec<u8>,
@@ -606,7 +606,8 @@ fn sources() -> Vec<Vector> {
     all
 }
 
-/// The same in fragments, in echo requests, of routers that report errors, and of the clients whose packets they quote.
+/// The same in fragments, in echo requests, of routers that report errors, and of the clients whose packets
+/// they quote.
 fn sources_without_ports() -> Vec<Vector> {
     let ping = icmp(8, 0, [0, 7, 0, 1], b"ping");
     let ping6 = icmpv6("::1", WEB6, 128, [0, 7, 0, 1], b"ping");

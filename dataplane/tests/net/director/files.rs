@@ -1,5 +1,5 @@
-//! Files of a running director: changes of the table that inotify does not tell, files that are no table, a file system
-//! that hangs, descriptors that run out, and other users who want its lock.
+//! Files of a running director: changes of the table that inotify does not tell, files that are no table, a
+//! file system that hangs, descriptors that run out, and other users who want its lock.
 
 use std::fs::{self, File, Permissions};
 use std::io::Read;
@@ -74,7 +74,8 @@ fn changes_behind_links_are_noticed() {
     });
 }
 
-/// The folder that is watched is replaced; then the table changes in the new one, with SIGHUP between or without.
+/// The folder that is watched is replaced; then the table changes in the new one, with SIGHUP between or
+/// without.
 #[test]
 fn a_folder_in_the_place_of_the_watched_one_is_watched() {
     isolated(|| {
@@ -248,8 +249,8 @@ fn holds(command: &mut Command) -> Option<Child> {
     .ok()
 }
 
-/// Another user knows all names that a director could use and takes what may be taken: the abstract socket that
-/// directors held in former versions, with a full queue, and the lock that a killed director left.
+/// Another user knows all names that a director could use and takes what may be taken: the abstract socket
+/// that directors held in former versions, with a full queue, and the lock that a killed director left.
 #[test]
 fn another_user_cannot_keep_a_director_from_starting() {
     isolated(|| {
@@ -285,7 +286,8 @@ fn another_user_cannot_keep_a_director_from_starting() {
     });
 }
 
-/// Sixty clients say nothing, and there are descriptors for few: the director does not spin, and others are answered.
+/// Sixty clients say nothing, and there are descriptors for few: the director does not spin, and others are
+/// answered.
 #[test]
 fn clients_without_descriptors_cost_no_processor_time() {
     isolated(|| {

@@ -104,8 +104,8 @@ impl Host {
         })
     }
 
-    /// Installs the second table, the first, and so on, each once the last is in use, while packets flow. `swapped` is
-    /// called after each swap with its number, from 1.
+    /// Installs the second table, the first, and so on, each once the last is in use, while packets flow.
+    /// `swapped` is called after each swap with its number, from 1.
     pub(crate) fn swap_under_load(
         &self,
         director: &Running,
@@ -167,7 +167,8 @@ pub(crate) struct Flowed {
 }
 
 impl Flowed {
-    /// Each packet came once, forwarded by the one table or by the other, and the director's last report says so.
+    /// Each packet came once, forwarded by the one table or by the other, and the director's last report says
+    /// so.
     pub(crate) fn judge(&self, tables: &[ForwardingTable; 2], swaps: u64, report: &Value, said: &str) {
         let Self { sent, all } = self;
         let tail: String = said.lines().rev().take(5).collect();
@@ -389,7 +390,8 @@ pub(crate) fn expected(table: &ForwardingTable, number: u32) -> Vec<IpAddr> {
     table.hops.get(row).iter().map(|at| table.backends[usize::from(*at)].address).collect()
 }
 
-/// An encapsulated packet as it was seen: the flow's number, the hops (primary first), the outer source and MAC.
+/// An encapsulated packet as it was seen: the flow's number, the hops (primary first), the outer source and
+/// MAC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) number: u32,

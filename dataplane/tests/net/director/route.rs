@@ -156,8 +156,8 @@ fn what_comes_in_for_an_address_of_this_host_is_taken_unless_it_is_left_to_the_d
     });
 }
 
-/// The kernel of a router says something else of what it may not take, and the same as of what a reverse path filter
-/// refuses that knows no way back.
+/// The kernel of a router says something else of what it may not take, and the same as of what a reverse path
+/// filter refuses that knows no way back.
 #[test]
 fn what_a_router_leaves_to_the_director_is_told_from_what_it_does_not_know() {
     isolated(|| {
@@ -216,7 +216,8 @@ fn a_gateway_with_a_new_card_is_followed() {
             (Resolver::open(Pinned::default()).unwrap(), Monitor::open().unwrap());
         follow(&mut resolver, &mut monitor, "10.0.0.1", goes_to(FAR));
         peer.visit(|| ip("link set far address 02:00:00:00:00:22"));
-        // The gateway says nothing; the refresh makes the kernel ask, or here the entry is flushed as it would be.
+        // The gateway says nothing; the refresh makes the kernel ask, or here the entry is flushed as it
+        // would be.
         ip("neigh flush dev near");
         resolver.refresh().unwrap();
         follow(&mut resolver, &mut monitor, "10.0.0.1", goes_to([2, 0, 0, 0, 0, 0x22]));
@@ -284,7 +285,8 @@ fn a_pinned_gateway_needs_no_neighbour() {
     });
 }
 
-/// A director that has no address of its own: there is a route, and what is missing is an address to send from.
+/// A director that has no address of its own: there is a route, and what is missing is an address to send
+/// from.
 #[test]
 fn a_host_without_an_address_sends_from_the_configured_one() {
     isolated(|| {

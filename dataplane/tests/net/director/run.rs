@@ -97,8 +97,8 @@ fn the_plain_driver_forwards_by_the_table() {
     });
 }
 
-/// Packets flow while the table is replaced a thousand times. Every one arrives, forwarded by the one table or by the
-/// other; what was sent while one table ran was forwarded by that one.
+/// Packets flow while the table is replaced a thousand times. Every one arrives, forwarded by the one table
+/// or by the other; what was sent while one table ran was forwarded by that one.
 #[test]
 fn a_thousand_swaps_under_load_lose_nothing_and_tear_nothing() {
     isolated(|| {
@@ -263,8 +263,8 @@ fn answers_about_packets_that_are_too_big_are_limited() {
     });
 }
 
-/// The ring is full and the worker does not run: what the kernel drops is counted beside what the pipeline drops, and
-/// the total has both.
+/// The ring is full and the worker does not run: what the kernel drops is counted beside what the pipeline
+/// drops, and the total has both.
 #[test]
 fn frames_that_the_ring_lost_are_in_the_total_of_drops() {
     const LOAD: u64 = 20_000;
@@ -493,7 +493,8 @@ fn a_host_that_would_answer_or_forward_itself_is_warned_about() {
     });
 }
 
-/// Each would forward every packet. The first is killed as well as stopped: nothing of it must keep the second away.
+/// Each would forward every packet. The first is killed as well as stopped: nothing of it must keep the
+/// second away.
 #[test]
 fn a_second_director_on_an_interface_is_refused() {
     isolated(|| {
@@ -521,8 +522,8 @@ fn a_second_director_on_an_interface_is_refused() {
     });
 }
 
-/// What `configs/director.service` waits with: routes are announced once it forwards, and not for a table that is not
-/// there yet. The check that stands before it minds no reader that has gone.
+/// What `configs/director.service` waits with: routes are announced once it forwards, and not for a table
+/// that is not there yet. The check that stands before it minds no reader that has gone.
 #[test]
 fn the_service_manager_is_told_once_it_forwards() {
     isolated(|| {

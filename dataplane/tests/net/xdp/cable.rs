@@ -1,5 +1,5 @@
-//! The table of vectors, with a third judge: the program in a driver. Frames go in by the far end of a cable and come
-//! out there or, left alone, at the near end.
+//! The table of vectors, with a third judge: the program in a driver. Frames go in by the far end of a cable
+//! and come out there or, left alone, at the near end.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::judge::{INGRESS, PASS, Run, SHORTEST, TX, compare, less, load, run};
 use crate::namespace::{Peer, cable_to, ip, isolated};
 use crate::support::vectors::{PIPELINE, all};
 
-/// Frames longer than the underlay's MTU must get through; a native program without fragments takes no more than a page.
+/// Frames longer than the underlay's MTU must get through; a native program without fragments takes no more
+/// than a page.
 const MTU: u32 = 3_000;
 
 struct Cable {

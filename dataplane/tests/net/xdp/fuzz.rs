@@ -1,5 +1,6 @@
-//! Random tables and frames through both: no difference. Seeded, so that a failure can be had again: it prints table
-//! and frame. `XDP_FUZZ_SECONDS` says for how long (2 by default), `XDP_FUZZ_SEED` where to start.
+//! Random tables and frames through both: no difference. Seeded, so that a failure can be had again: it
+//! prints table and frame. `XDP_FUZZ_SECONDS` says for how long (2 by default), `XDP_FUZZ_SEED` where to
+//! start.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
@@ -301,7 +302,8 @@ pub(crate) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// Every set of fields over both families: an IPv4 address with both ports fills SipHash's word to the last octet.
+/// Every set of fields over both families: an IPv4 address with both ports fills SipHash's word to the last
+/// octet.
 #[test]
 fn every_set_of_hash_fields() {
     let mut random = Random(7);

@@ -22,8 +22,8 @@ pub(crate) struct Run {
     pub(crate) frame: Vec<u8>,
 }
 
-/// The program for this pipeline, or nothing (and SKIPPED) without the privilege. Fails there where `CI=true`.
-/// All frames leave through `ifindex`.
+/// The program for this pipeline, or nothing (and SKIPPED) without the privilege. Fails there where
+/// `CI=true`. All frames leave through `ifindex`.
 pub(crate) fn load(pipeline: &Pipeline, ifindex: u32) -> Option<Director> {
     let over = |next_hop| match next_hop {
         NextHop::Link { source, destination, .. } => NextHop::Link { ifindex, source, destination },
@@ -56,8 +56,8 @@ pub(crate) fn run(director: &Director, frame: &[u8]) -> Run {
     Run { action: result.return_value, frame: out }
 }
 
-/// Runs a frame through both and holds that they agree: the program sent what the pipeline would have sent, or left
-/// the frame alone. Returns the pipeline's verdict and the program's action.
+/// Runs a frame through both and holds that they agree: the program sent what the pipeline would have sent,
+/// or left the frame alone. Returns the pipeline's verdict and the program's action.
 pub(crate) fn compare(name: &str, pipeline: &Pipeline, director: &Director, frame: &[u8]) -> (Verdict, u32) {
     let mut out = vec![0xa5; pipeline.room(frame.len())];
     let verdict = pipeline.process(frame, &mut out);

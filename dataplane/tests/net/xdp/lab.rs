@@ -31,7 +31,8 @@ fn setup() -> Setup {
     }
 }
 
-/// Whether a program is on the backend's interface, and whether a client gets through to it within `patience`.
+/// Whether a program is on the backend's interface, and whether a client gets through to it within
+/// `patience`.
 fn state(world: &World, patience: Duration) -> (bool, bool) {
     let link = || Command::new("ip").args(["link", "show", "eth0"]).output().unwrap().stdout;
     let link = world.network.backends[0].run(link);
@@ -40,8 +41,8 @@ fn state(world: &World, patience: Duration) -> (bool, bool) {
     (String::from_utf8(link).unwrap().contains("xdp"), reached.is_ok())
 }
 
-/// Killed, the redirector leaves nothing behind and nobody unwraps by an old configuration; started again, it goes on
-/// where its connections are.
+/// Killed, the redirector leaves nothing behind and nobody unwraps by an old configuration; started again, it
+/// goes on where its connections are.
 #[test]
 fn a_killed_redirector_leaves_no_program_and_its_connections_go_on() {
     if load(&PIPELINE, INGRESS).is_none() {
@@ -55,8 +56,8 @@ fn a_killed_redirector_leaves_no_program_and_its_connections_go_on() {
         world.kill_redirector(0).unwrap();
         assert_eq!(state(&world, SOON), (false, false), "round {round}, killed");
         world.start_redirector(0).unwrap();
-        let tally = world.exchange();
-        assert_eq!((tally.alive, tally.broken()), (20, 0), "round {round}: {tally}");
+        let counts = world.exchange();
+        assert_eq!((counts.alive, counts.broken()), (20, 0), "round {round}: {counts}");
         let counters = world.hops().unwrap();
         assert!(counters.first > 0, "round {round}: {counters:?}");
     }

@@ -1,5 +1,5 @@
-//! The redirector's program by `BPF_PROG_TEST_RUN`, in a namespace with a real service: the kernel that is asked about
-//! flows is that namespace's.
+//! The redirector's program by `BPF_PROG_TEST_RUN`, in a namespace with a real service: the kernel that is
+//! asked about flows is that namespace's.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -212,7 +212,8 @@ fn ipv6_inside_too() {
     with_bpf(|| keeps_leaves_and_passes_on("2001:db8::10".parse().unwrap()));
 }
 
-/// Where the network marked the outer header, the packet inside must learn of it (RFC 6040): not by the program.
+/// Where the network marked the outer header, the packet inside must learn of it (RFC 6040): not by the
+/// program.
 #[test]
 fn a_mark_that_the_packet_inside_lacks_is_left() {
     with_bpf(|| {
@@ -244,8 +245,8 @@ fn a_mark_that_the_packet_inside_lacks_is_left() {
     });
 }
 
-/// A director on the same host hands over packets whose checksum is unfinished. To keep or to pass on, they are for
-/// user space, which finishes it. With any other checksum the program does both.
+/// A director on the same host hands over packets whose checksum is unfinished. To keep or to pass on, they
+/// are for user space, which finishes it. With any other checksum the program does both.
 fn leaves_what_is_unfinished(vip: IpAddr) {
     let mut scene = scene(vip);
     let (here, there) = (scene.client.local_addr().unwrap(), scene.client.peer_addr().unwrap());
@@ -350,7 +351,8 @@ fn hand_to_kernel(segment: &[u8]) {
     assert_eq!(batch.send(&PacketSocket::open().unwrap()).frames, 1);
 }
 
-/// What the calling thread's namespace answers to the client's SYN: a cookie, as the sequence number of the SYN-ACK.
+/// What the calling thread's namespace answers to the client's SYN: a cookie, as the sequence number of the
+/// SYN-ACK.
 fn cookie(port: u16) -> u32 {
     std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", "2").unwrap();
     ip("route replace 198.51.100.0/24 dev lo");
@@ -365,7 +367,8 @@ fn next_is_known(scene: &mut Scene) {
     scene.program.set_neighbour(NEXT.into(), Some(&way)).unwrap();
 }
 
-/// With SYN cookies the kernel has no socket for a flow until its ACK brings the cookie back. The SYN came by here.
+/// With SYN cookies the kernel has no socket for a flow until its ACK brings the cookie back. The SYN came by
+/// here.
 #[test]
 fn what_follows_a_syn_that_was_kept_here_is_kept() {
     with_bpf(|| follows_a_syn(VIP.into()));
@@ -402,8 +405,9 @@ fn follows_a_syn(vip: IpAddr) {
     assert_eq!((counts(&scene).accepted[2], counts(&scene).forwarded), (4, 8), "{:?}", counts(&scene));
 }
 
-/// Containers of one kernel share the secret of its SYN cookies. This one's kernel takes a cookie that the other one gave,
-/// and the connection would be here, where nobody has the client's state; the program passes the packet on to the other.
+/// Containers of one kernel share the secret of its SYN cookies. This one's kernel takes a cookie that the
+/// other one gave, and the connection would be here, where nobody has the client's state; the program passes
+/// the packet on to the other.
 #[test]
 fn a_cookie_of_another_container_is_passed_on() {
     with_bpf(|| {

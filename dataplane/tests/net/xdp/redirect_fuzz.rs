@@ -1,7 +1,7 @@
-//! Random packets in GUE through the redirector's program, in a namespace with real sockets, against the decision in
-//! Rust (`redirect::decide`) over what the test knows of those sockets. Whatever the program does not leave as it came
-//! must be kept or passed on as decided, octet for octet, and counted so. `XDP_FUZZ_SECONDS` and `XDP_FUZZ_SEED` as for
-//! the director's.
+//! Random packets in GUE through the redirector's program, in a namespace with real sockets, against the
+//! decision in Rust (`redirect::decide`) over what the test knows of those sockets. Whatever the program does
+//! not leave as it came must be kept or passed on as decided, octet for octet, and counted so.
+//! `XDP_FUZZ_SECONDS` and `XDP_FUZZ_SEED` as for the director's.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -107,7 +107,8 @@ impl Scene {
         scene
     }
 
-    /// A service with connections that are open, half closed, and closed (TIME_WAIT lasts longer than a scene).
+    /// A service with connections that are open, half closed, and closed (TIME_WAIT lasts longer than a
+    /// scene).
     fn connect(&mut self, vip: IpAddr) {
         // The kernel takes an IPv6 address into use a moment after it was set.
         let listener = soon(|| TcpListener::bind((vip, 443)));
@@ -260,8 +261,8 @@ fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
     }
 }
 
-/// What the whole redirector does with a frame, if that is to keep it or to pass it on: how it is counted, and what
-/// the octets are then.
+/// What the whole redirector does with a frame, if that is to keep it or to pass it on: how it is counted,
+/// and what the octets are then.
 ///
 /// `remembers` says whether the SYNs that were kept count: the memory is small, and may have lost one.
 fn decided(scene: &Scene, frame: &[u8], remembers: bool) -> Option<(Decision, bool, Vec<u8>)> {

@@ -126,8 +126,8 @@ fn a_killed_director_leaves_no_program() {
     });
 }
 
-/// Packets flow while the table is replaced again and again (`XDP_RELOADS`, 50 times by default): none is lost, doubled
-/// or torn, and no program or map stays behind.
+/// Packets flow while the table is replaced again and again (`XDP_RELOADS`, 50 times by default): none is
+/// lost, doubled or torn, and no program or map stays behind.
 #[test]
 fn reloads_under_load_lose_nothing() {
     with_bpf(|| {

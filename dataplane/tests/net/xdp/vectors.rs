@@ -81,8 +81,8 @@ fn every_reason_is_reached() {
     assert_eq!(missing, [&PuntReason::NoRoom]);
 }
 
-/// Only user space can finish a checksum that the sender left to its network card. Of all values of the field one says
-/// that it did; with any other, a right checksum and "none" included, the program sends the packet.
+/// Only user space can finish a checksum that the sender left to its network card. Of all values of the field
+/// one says that it did; with any other, a right checksum and "none" included, the program sends the packet.
 #[test]
 fn an_unfinished_checksum_is_left_to_user_space() {
     let Some(director) = load(&PIPELINE, INGRESS) else { return };
