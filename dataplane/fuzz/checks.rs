@@ -1,5 +1,5 @@
-//! What must hold for any octets whatever. Each function takes input from outside and panics only if we are
-//! wrong.
+//! Properties that hold for all inputs. Each function gets untrusted input and panics only if this project
+//! has a bug.
 
 #![allow(dead_code, reason = "each target uses one of these")]
 
@@ -13,10 +13,10 @@ use dataplane::redirect::inner::Inner;
 use dataplane::wire::gue::Gue;
 use std::sync::LazyLock;
 
-/// A table file: read, or refused. What is read has these octets as its only file.
+/// A table file is read or refused. A table that is read encodes to the same octets.
 pub(crate) fn table(octets: &[u8]) {
     read_table(octets);
-    // Most mutations only break the digest; made right, it lets them through to the checks behind it.
+    // Most mutations only break the digest. With a right digest they reach the checks after it.
     if let Some(end) = octets.len().checked_sub(32) {
         let mut resealed = octets.to_vec();
         let digest = Digest::of(&octets[..end]);
@@ -33,13 +33,13 @@ fn read_table(octets: &[u8]) {
     }
 }
 
-/// A configuration: understood, or refused with a place.
+/// A configuration is accepted, or refused with a line.
 pub(crate) fn config(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
     drop(tablegen::config::Config::parse(text, std::path::Path::new("fuzz.yaml")));
 }
 
-/// A frame: what the verdict says was written lies within the buffer, and no octet beyond it was touched.
+/// A frame: the written octets are within the buffer, and no octet after them was changed.
 pub(crate) fn frame(octets: &[u8]) {
     for pipeline in PIPELINES.iter() {
         let mut out = vec![0xa5; pipeline.room(octets.len()) + 64];
@@ -56,7 +56,7 @@ pub(crate) fn frame(octets: &[u8]) {
     }
 }
 
-/// A datagram as the redirector gets it: the GUE header, then the packet inside.
+/// A datagram as the redirector receives it: the GUE header, then the inner packet.
 pub(crate) fn datagram(octets: &[u8]) {
     let Ok(gue) = Gue::parse(octets) else { return };
     for index in 0..gue.hops.len() + 1 {
@@ -69,8 +69,7 @@ pub(crate) fn datagram(octets: &[u8]) {
     }
 }
 
-/// One pipeline whose tables hash ports, and one whose tables hash addresses only, which lets fragments
-/// through.
+/// A pipeline whose tables hash ports, and one whose tables hash addresses only and so forwards fragments.
 static PIPELINES: LazyLock<[Pipeline; 2]> =
     LazyLock::new(|| [HashFields::DEFAULT, HashFields::SRC_ADDR].map(pipeline));
 

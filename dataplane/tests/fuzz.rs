@@ -1,7 +1,7 @@
-//! The fuzzing checks on a stable compiler: valid inputs, changed at random in the ways that parsers fear.
+//! The fuzzing checks on a stable compiler: valid inputs with random changes of the kinds that break parsers.
 //!
-//! `TRYST_FUZZ_INPUTS` sets how many inputs each check gets. Inputs depend on nothing else, so a failure
-//! repeats.
+//! `TRYST_FUZZ_INPUTS` sets the number of inputs per check. Inputs depend on nothing else, so a failure can
+//! be reproduced.
 
 #[path = "../fuzz/checks.rs"]
 mod checks;
@@ -9,7 +9,7 @@ mod checks;
 use common::flow::HashFields;
 use common::table::ForwardingTable;
 
-/// splitmix64: enough to choose places and values.
+/// splitmix64: random enough to choose offsets and values.
 struct Random(u64);
 
 impl Random {
@@ -27,8 +27,8 @@ fn inputs() -> usize {
     std::env::var("TRYST_FUZZ_INPUTS").ok().and_then(|inputs| inputs.parse().ok()).unwrap_or(20_000)
 }
 
-/// One to four changes: an octet set, a bit flipped, a word made extreme, a piece cut out, doubled or cut
-/// off.
+/// One to four changes: an octet set, a bit flipped, a word set to an extreme value, a piece removed,
+/// duplicated or truncated.
 fn mutate(random: &mut Random, seed: &[u8]) -> Vec<u8> {
     let mut octets = seed.to_vec();
     for _ in 0..=random.below(4) {

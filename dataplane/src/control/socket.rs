@@ -288,10 +288,10 @@ mod tests {
         assert_eq!(refused.to_string(), format!("there is no folder {}", missing.display()));
     }
 
-    /// They say nothing, half a word, or do not read; more of them than are kept. The one that asks properly
-    /// is told, and when the last word has come late, so is the one that sent it.
+    /// Clients that send nothing or a part of a request, or do not read; more than the limit. A client with a
+    /// valid request gets its reply, also if the end of the request arrives late.
     #[test]
-    fn idle_and_deaf_clients_keep_nobody_waiting() {
+    fn clients_that_do_not_send_or_read_delay_no_other_client() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("control");
         let control = Control::bind(&path).unwrap();

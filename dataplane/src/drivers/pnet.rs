@@ -170,8 +170,8 @@ fn find(name: &str) -> io::Result<NetworkInterface> {
         .ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
 }
 
-/// Nothing to read: `pnet` says so by its own time-out or by the kernel's error. By "other" it means an error
-/// that waits on the socket, which the next `wait` looks at.
+/// Whether nothing can be read: `pnet` reports that by its own time-out or by the kernel's error. `Other`
+/// means a pending error of the socket, which the next `wait` handles.
 fn is_empty(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, Other, TimedOut, WouldBlock};
     matches!(error.kind(), TimedOut | WouldBlock | Interrupted | Other)

@@ -221,12 +221,12 @@ pub(crate) mod tests {
         for name in ["link", "file", "missing/folder"] {
             assert!(prepare(name, 0o700).is_err(), "{name}");
         }
-        fs::create_dir(path("nobodys")).unwrap();
-        fs::set_permissions(path("nobodys"), Permissions::from_mode(0o700)).unwrap();
+        fs::create_dir(path("foreign")).unwrap();
+        fs::set_permissions(path("foreign"), Permissions::from_mode(0o700)).unwrap();
         // Only root can give folders away.
-        if std::os::unix::fs::chown(path("nobodys"), Some(65_534), None).is_ok() {
-            assert_eq!(prepare("nobodys", 0o700).unwrap_err().to_string(), "it belongs to user 65534");
-            let shared = prepare("nobodys", 0o755).unwrap();
+        if std::os::unix::fs::chown(path("foreign"), Some(65_534), None).is_ok() {
+            assert_eq!(prepare("foreign", 0o700).unwrap_err().to_string(), "it belongs to user 65534");
+            let shared = prepare("foreign", 0o755).unwrap();
             assert_eq!(shared.open_or_make("lock").unwrap().metadata().unwrap().uid(), 65_534);
         }
         let (found, refused) = first(&[

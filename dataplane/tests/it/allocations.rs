@@ -1,4 +1,4 @@
-//! The packet path allocates nothing, whatever the verdict.
+//! The packet path allocates nothing, for any verdict.
 
 use crate::support::vectors::{PIPELINE, all, with_echo};
 

@@ -64,8 +64,8 @@ fn the_mtu_that_fits() {
     }
 }
 
-/// IPv6 has no MTU below 1,280, and a packet of 1,280 must not be answered with the number that it has. An
-/// IPv4 client is told what fits. Two hops add 40 octets over IPv4 and 72 over IPv6.
+/// IPv6 has no MTU below 1,280, and a packet of 1,280 must not be answered with its own length. An IPv4
+/// client gets the MTU that fits. Two hops add 40 octets over IPv4 and 72 over IPv6.
 #[test]
 fn no_ipv6_client_is_told_less_than_1280() {
     for (vip, vip4, overhead) in [(WEB6, WEB, 40), ("2001:db8::30", "203.0.113.30", 72)] {
@@ -162,7 +162,7 @@ fn answers_have_df_or_an_identification_of_their_own() {
     assert_eq!(first, of(1), "equal frames have equal answers");
 }
 
-/// Who answered a broken request with a right checksum would hide the fault.
+/// A reply with a right checksum to a request with a wrong one would hide the error.
 #[test]
 fn a_wrong_echo_checksum_stays_wrong() {
     let pipeline = with_echo(Echo::Answer);

@@ -1,5 +1,5 @@
-//! `dataplane.yaml` and the table that it names: refusals with their exact words, and what is hashed of a
-//! table file that does not say it.
+//! `dataplane.yaml` and the table that it names: refusals with their exact messages, and the hash fields of a
+//! table file that does not contain them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! Every vector, judged by a second reader; and that the vectors leave no reason out.
+//! Checks every vector with a second reader, and that the vectors cover every reason.
 
 use std::{collections::HashSet, net::IpAddr};
 
@@ -90,7 +90,7 @@ fn names_are_unique() {
     assert_eq!(names.len(), vectors.len());
 }
 
-/// `NoRoom` has the next test to itself: it is about the buffer and not about the frame.
+/// `NoRoom` has a separate test, the next one: it depends on the buffer and not on the frame.
 #[test]
 fn every_reason_has_a_vector_and_a_counter() {
     let mut counters = Counters::new(&PIPELINE);
@@ -129,7 +129,7 @@ fn a_buffer_that_is_too_small() {
     assert!(matches!(PIPELINE.process(&frame, &mut vec![0; needed]), Verdict::Encapsulate(_)));
 }
 
-/// Cut anywhere, a frame to a VIP is never encapsulated: what is left does not hold the packet.
+/// A truncated frame to a VIP is never encapsulated, because it does not contain the whole packet.
 #[test]
 fn every_cut_of_every_vector() {
     for vector in all() {

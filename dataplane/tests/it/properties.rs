@@ -1,4 +1,4 @@
-//! Random frames: nothing panics, and whatever is written is right.
+//! Random frames: nothing panics, and all output is valid.
 
 use dataplane::pipeline::{Answer, Echo, Pipeline, Verdict};
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn any_vector() -> impl Strategy<Value = Vector> {
     (0..vectors.len()).prop_map(move |at| vectors[at].clone())
 }
 
-/// Puts a right header checksum back, so that mutations get past it.
+/// Restores a right header checksum, so that mutations pass its check.
 fn repair(frame: &mut [u8]) {
     let Some(header) = frame.get_mut(14..).filter(|ip| ip.len() >= 20 && ip[0] >> 4 == 4) else { return };
     let len = usize::from(header[0] & 15) * 4;

@@ -1,4 +1,4 @@
-//! The program itself: a capture in, a capture and counts out.
+//! The program itself: reads a capture, writes a capture and counters.
 
 use std::{
     fs::File,
@@ -84,8 +84,8 @@ fn replays_what_glb_would_send() {
     }
 }
 
-/// GLB's file does not hold its fields: `glb` in the configuration says them, and the rows are those of GLB's
-/// director with the same ones (the pinned lists of `rows_of_source_and_port`).
+/// GLB's file does not contain its fields: `glb` in the configuration gives them, and the rows are those of
+/// GLB's director with the same fields (the pinned lists of `rows_of_source_and_port`).
 #[test]
 fn replays_glbs_file_with_the_fields_of_its_directors_configuration() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! Real traffic, captured on a wire, replayed, and read back by somebody else's parser.
+//! Real traffic, captured on a wire, replayed, and read by an independent parser.
 //!
-//! curl fetches from and sends to real servers over IPv4 and IPv6; `dumpcap` records; `dataplane replay`
-//! encapsulates; `tshark`, taught GUE by `tests/data/gue.lua`, must find every packet whole and every
-//! checksum right.
+//! curl downloads from and uploads to real servers over IPv4 and IPv6; `dumpcap` records; `dataplane replay`
+//! encapsulates; `tshark`, with the GUE dissector `tests/data/gue.lua`, must find every packet complete and
+//! every checksum right.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -57,7 +57,7 @@ fn curl(namespace: &Namespace, arguments: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Takes uploads: reads each request to its end and says 200.
+/// Accepts uploads: reads each request to its end and answers 200.
 fn take_uploads(namespace: &Namespace, requests: usize) -> std::thread::JoinHandle<()> {
     let listener = namespace.run(|| TcpListener::bind("[::]:8001").unwrap());
     std::thread::spawn(move || {

@@ -33,7 +33,7 @@ struct Echo {
 }
 
 impl Echo {
-    /// At both VIPs: an answer comes from the address that was asked.
+    /// At both VIPs: a reply has the address of the request as its source.
     fn start(host: &Namespace) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -190,7 +190,7 @@ fn serves(director: &str, redirect: &str, finished_checksums: bool) {
     in_kernel(&cell, &report, director, finished_checksums);
 }
 
-/// The cell is what its name says: the program saw unfinished checksums, or it forwarded.
+/// Checks that the cell tests its case: the program punted unfinished checksums, or it forwarded.
 fn in_kernel(cell: &str, report: &serde_json::Value, mode: &str, finished: bool) {
     let fast = &report["fast_path"];
     if mode == "af-packet" || mode == "pnet" {
@@ -274,8 +274,8 @@ fn with_right_checksum(packet: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// A director on the same host that is not ours may hand over packets whose checksum is unfinished. The
-/// control is what a redirector would deliver that does not finish it: the kernel drops it.
+/// A foreign director on the same host may send packets with unfinished checksums. The baseline is the packet
+/// that a redirector would deliver without finishing it: the kernel drops it.
 #[test]
 fn the_redirector_finishes_what_it_keeps() {
     if !crate::privileged() {
@@ -307,7 +307,7 @@ fn the_redirector_finishes_what_it_keeps() {
     }
 }
 
-/// And what it passes on: the next hop gets the checksum that an independent builder computes.
+/// Forwarded packets too: the next hop gets the checksum that an independent builder computes.
 #[test]
 fn the_redirector_finishes_what_it_passes_on() {
     if !crate::privileged() {
@@ -354,8 +354,8 @@ fn send_marked(network: &Network, to: std::net::Ipv4Addr, inner: &[u8], tcp: boo
     });
 }
 
-/// Whether its program leaves the packet alone or the socket takes everything: no mode of the redirector
-/// relies on the kernel's mark, which a packet loses when it is sent again.
+/// Whether the program punts the packet or the socket takes all packets: no mode of the redirector relies on
+/// the kernel's mark, which a packet loses when it is sent again.
 fn takes_marked(mode: &str) {
     if !crate::privileged() {
         return;
@@ -367,7 +367,7 @@ fn takes_marked(mode: &str) {
     let next = bench.listen(1);
     service.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
     let (datagram, segment) = (unfinished(true, false), unfinished(true, true));
-    // The control: on its way nothing finishes the checksum.
+    // The baseline: nothing on the path finishes the checksum.
     let mut octets = [0; 200];
     send_marked(&bench.network, backend(1), &segment, true, &[]);
     let len = next.recv(&mut octets).expect("the control");

@@ -1,4 +1,4 @@
-//! `dataplane demo`: what it counts, and that nothing stays behind.
+//! `dataplane demo`: its counters, and that it leaves nothing behind.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -16,7 +16,7 @@ use etherparse::PacketBuilder;
 
 use crate::second_chance::{End, prove, setup};
 
-/// SYNs from addresses that nobody has, until dropped.
+/// Sends SYNs from addresses that no host has, until dropped.
 struct Flood {
     stop: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,

@@ -1,6 +1,6 @@
-//! Tests in network namespaces: real kernels, real programs, real TCP. They need root (or CAP_SYS_ADMIN,
-//! which makes namespaces); without it they say `SKIPPED`, and fail where `CI=true`. No interface of the host
-//! is touched.
+//! Tests in network namespaces: real kernels, real programs, real TCP. They need root (or CAP_SYS_ADMIN, to
+//! create namespaces); without it they print `SKIPPED`, and fail where `CI=true`. No interface of the host is
+//! touched.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
@@ -16,7 +16,7 @@ mod soak;
 mod sources;
 mod speed;
 
-/// May this process make namespaces? Says so if not.
+/// Whether this process may create namespaces. Prints SKIPPED if not.
 fn privileged() -> bool {
     match dataplane::testkit::lab::netns::Namespace::new("probe") {
         Ok(_) => true,

@@ -1,5 +1,5 @@
-//! Director and backend on one host: packets that enter it are served there by its own kernel, as the
-//! primary's and as the second hop's, and are passed on from there.
+//! Director and backend on a single host: its own kernel serves packets that enter it, as the primary and as
+//! the second hop, and it forwards others.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,13 @@ fn one_host() -> Setup {
     setup
 }
 
-/// Everything enters the host that drains: its packets leave it, are unknown where they arrive, and come
-/// back.
+/// All packets enter the draining host: its own packets go to another host, are unknown there, and come back.
 #[test]
 fn the_host_is_the_primary_and_then_the_second_hop() {
     prove("one host is director and backend; it is drained", one_host(), |world| drains(world, 0));
 }
 
-/// Packets for the host itself are unknown there and passed on.
+/// Packets for the host itself are unknown there and forwarded.
 #[test]
 fn the_host_is_the_primary_of_what_it_passes_on() {
     prove("one host is director and backend; another is drained", one_host(), |world| drains(world, 1));
@@ -36,7 +35,8 @@ fn the_host_is_reached_by_its_ipv6_address_as_well() {
 
 fn drains(world: &mut World, number: u8) -> anyhow::Result<End> {
     world.open(60)?;
-    // Each connection is where the table has it, those of this host too: its kernel took none by itself.
+    // Each connection is on the backend of the table, also those of this host: its kernel accepted none by
+    // itself.
     assert_eq!(world.by_backend(), world.expected());
     assert_eq!(world.by_backend().len(), 3);
     let end = drain(world, &[number])?;
@@ -44,8 +44,8 @@ fn drains(world: &mut World, number: u8) -> anyhow::Result<End> {
     Ok(end)
 }
 
-/// What the rules are for: a kernel that has the VIP answers everything that enters, and the director has
-/// forwarded it as well.
+/// The reason for the rules: a kernel that has the VIP answers every packet that enters, although the
+/// director also forwards it.
 #[test]
 fn without_the_rules_the_kernel_takes_what_is_for_others() {
     if !crate::privileged() {

@@ -1,4 +1,4 @@
-//! `dataplane redirect` alone: what it does with one packet, seen from the hosts around it.
+//! `dataplane redirect` alone: its verdict on a packet, seen from the hosts around it.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -28,7 +28,7 @@ pub(crate) struct Bench {
     pub(crate) redirector: Redirector,
 }
 
-/// One director that sends what the test gives it, one redirector on backend 0, and hosts that only listen.
+/// A director that sends the test's packets, a redirector on backend 0, and hosts that only listen.
 pub(crate) fn bench(extra: &str) -> Bench {
     let network =
         Network::new(Size { clients: 1, directors: 1, backends: 3, shared: false, underlay_mtu: 1_600 })
@@ -89,13 +89,14 @@ impl Bench {
     pub(crate) fn send(&self, from: &Namespace, datagram: &[u8], to: IpAddr) {
         let (datagram, any) = (datagram.to_vec(), if to.is_ipv4() { "0.0.0.0:40000" } else { "[::]:40000" });
         from.run(move || {
-            // A program that another test just starts holds the socket of the last sending until it runs.
+            // A program that another test has just started may hold the previous sender's socket until it
+            // runs.
             let socket = soon(|| UdpSocket::bind(any).ok());
             socket.send_to(&datagram, (to, GUE)).unwrap();
         });
     }
 
-    /// From the director, in an envelope that says so, with these two bits in its traffic class.
+    /// From the director: an outer header with its address, with these two bits in its traffic class.
     fn send_marked(&self, datagram: &[u8], from: IpAddr, to: IpAddr, ecn: u8) {
         let ip = match (from, to) {
             (IpAddr::V4(from), IpAddr::V4(to)) => PacketBuilder::ipv4(from.octets(), to.octets(), 64),
@@ -163,7 +164,7 @@ fn a_syn_stays_and_reaches_the_listener() {
     drop(listener);
 }
 
-/// Two redirectors would each have a part of the packets, and neither would know when the last one took a
+/// Two redirectors would each get a part of the packets, and neither would know when the last packet took a
 /// second hop.
 #[test]
 fn its_workers_share_the_port_and_no_other_program_does() {
@@ -220,7 +221,7 @@ fn an_ack_that_completes_a_cookie_stays_with_who_gave_it() {
 }
 
 #[test]
-fn what_nobody_knows_goes_on_with_everything_in_its_place() {
+fn an_unknown_packet_is_forwarded_with_every_field_right() {
     if !crate::privileged() {
         return;
     }
@@ -305,7 +306,7 @@ fn strangers_and_strange_lists_are_refused() {
     bench.counted("refused", "source", 2);
     bench.send(director_ns, &gue(&tcp(true, false), 0, &[director(0).into()]), backend(0).into());
     bench.counted("refused", "next_hop", 1);
-    // An address of this host, which it would see if it asked the kernel about whatever it is told.
+    // An address of this host. The redirector would notice that if it looked up every hop.
     bench.send(director_ns, &gue(&tcp(true, false), 0, &[VIP.into()]), backend(0).into());
     bench.counted("refused", "next_hop", 2);
     assert_eq!(bench.redirector.report().forwarded(), 0);
@@ -341,7 +342,7 @@ fn datagrams_follow_their_sockets_where_asked_to() {
     bench.counted("kept", "socket", 1);
 }
 
-/// The packet with these two bits, its checksum made anew.
+/// The packet with these two bits and a new checksum.
 fn with_ecn(packet: &[u8], ecn: u8) -> Vec<u8> {
     let mut octets = packet.to_vec();
     if octets[0] >> 4 == 6 {
@@ -354,8 +355,8 @@ fn with_ecn(packet: &[u8], ecn: u8) -> Vec<u8> {
     [header.to_bytes().as_slice(), payload].concat()
 }
 
-/// Congestion that a router marked on the envelope reaches the one who can tell the sender: on the packet
-/// that is kept, on the one that is passed on, and on its new envelope. A packet that cannot carry the mark
+/// A congestion mark of a router on the outer header reaches the receiver, which reports it to the sender: on
+/// an accepted packet, on a forwarded one, and on its new outer header. A packet that cannot carry the mark
 /// is dropped.
 #[test]
 fn congestion_on_the_envelope_is_told_to_the_packet_inside() {
@@ -397,7 +398,7 @@ fn congestion_on_the_envelope_is_told_to_the_packet_inside() {
     }
 }
 
-/// What comes up from the kernel program of a redirector looks to a director like a client's packet.
+/// A packet that a redirector's kernel program decapsulates looks to a director like a client's packet.
 #[test]
 fn beside_a_director_the_socket_takes_everything() {
     if !crate::privileged() {

@@ -1,6 +1,5 @@
-//! The promise: connections survive what operators do, and what happens to them. Each scenario is run twice,
-//! the second time with the second chance switched off; then connections must break, or the scenario proves
-//! nothing.
+//! The promise: connections survive operators' changes and failures. Each scenario runs twice, the second
+//! time with the second chance switched off; then connections must break, or the scenario proves nothing.
 //!
 //! Every connection is real TCP between real kernels and every octet that comes back is checked.
 
@@ -35,7 +34,7 @@ pub(crate) fn setup(directors: u8, backends: u8, serving: u8) -> Setup {
     }
 }
 
-/// How a play ended.
+/// The result of a scenario.
 pub(crate) struct End {
     pub(crate) counts: CrowdCounts,
     /// Connections that nothing could have saved: those of hosts that died.
@@ -48,7 +47,7 @@ impl From<CrowdCounts> for End {
     }
 }
 
-/// Plays a scenario with the second chance and without, prints the row of the table, and judges.
+/// Runs a scenario with the second chance and without, prints the row of the table, and checks it.
 pub(crate) fn prove(title: &str, setup: Setup, play: impl Fn(&mut World) -> anyhow::Result<End>) {
     if !crate::privileged() {
         return;
@@ -102,7 +101,7 @@ pub(crate) fn drain(world: &mut World, numbers: &[u8]) -> anyhow::Result<End> {
     exchanges(world, 2);
     open_elsewhere(world, CROWD / 5, numbers)?;
     let counts = exchanges(world, 2);
-    // In time the clients are done with them, and the operator sees it and takes them out.
+    // Over time the clients finish; the operator sees it and removes the backends.
     numbers.iter().for_each(|&number| world.close_on(&name(number)));
     numbers.iter().for_each(|&number| world.service.set(number, State::Inactive));
     world.publish()?;
@@ -176,7 +175,7 @@ fn s04_false_alarm() {
     });
 }
 
-/// Then it comes back, and takes its rows back from those who opened connections meanwhile.
+/// Then it comes back, and takes its rows back from the backends of connections opened meanwhile.
 #[test]
 fn s05_a_backend_dies_and_returns() {
     prove("5. one dies, another is drained", setup(2, 4, 4), |world| {
@@ -237,7 +236,7 @@ fn s08_hash_fields_change() {
 }
 
 #[test]
-fn s09_the_router_hashes_anew() {
+fn s09_the_router_hashes_differently() {
     prove("9. the router's hash seed changes during a drain", setup(3, 4, 4), |world| {
         world.open(CROWD)?;
         world.service.set(2, State::Draining);
@@ -257,7 +256,7 @@ fn an_ipv6_underlay_drains_as_well() {
     prove("drain one of four over an IPv6 underlay", over_ipv6(setup(2, 4, 4)), |world| drain(world, &[0]));
 }
 
-/// Every client sends full segments, which outgrow the underlay once they are in an envelope.
+/// Every client sends full segments, which exceed the underlay's MTU once they are encapsulated.
 #[test]
 fn s10_clients_learn_the_smaller_mtu() {
     if !crate::privileged() {
@@ -280,7 +279,7 @@ fn s10_clients_learn_the_smaller_mtu() {
         counts.broken()
     );
     assert_eq!(counts.broken(), 0, "{counts}");
-    assert!(answers > 0, "nobody was told");
+    assert!(answers > 0, "no client got an answer");
     assert!(format!("{silent:#}").contains("no answer"), "{silent:#}");
 }
 
@@ -289,7 +288,7 @@ fn too_big(counters: &serde_json::Value) -> u64 {
     answers.iter().filter(|(name, _)| name.contains("too_big")).filter_map(|(_, count)| count.as_u64()).sum()
 }
 
-/// What tells an operator that a drain is done, asked of the drained host in both forms.
+/// The report that shows an operator that a drain is done, from the drained host in both forms.
 #[test]
 fn status_shows_the_second_hop() {
     if !crate::privileged() {
@@ -309,7 +308,7 @@ fn status_shows_the_second_hop() {
     assert!(text.contains("kept on the second hop, from: "), "{text}");
 }
 
-/// Or threads of hosts that are gone would pile up, world after world.
+/// Otherwise threads of removed hosts would accumulate from world to world.
 #[test]
 fn a_server_takes_its_connections_with_it() {
     if !crate::privileged() {

@@ -1,6 +1,6 @@
-//! The cases of GLB's own redirect test, and what must follow from them in the kernels: a client made by
-//! hand, PROXY that gets its packets first, ALT that is the next hop and serves, and SELF that looks at what
-//! comes last.
+//! The cases of GLB's own redirect test, and their effects in the kernels: a hand-written client, PROXY that
+//! gets its packets first, ALT that is the next hop and serves, and SELF that receives the last hop's
+//! packets.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ use crate::redirect::{Bench, bench, config, gue, received};
 const PROXY: u8 = 0;
 const ALT: u8 = 1;
 const SELF: u8 = 2;
-/// Routed to the client's host, and no address of it: its kernel says nothing to what comes for them.
+/// Routed to the client's host but not its addresses: its kernel does not answer packets to them.
 const CLIENT: &str = "198.51.100.66";
 const CLIENT6: &str = "2001:db8:c:ff::66";
 const ROUTER: &str = "192.0.2.1";
@@ -82,7 +82,7 @@ impl Stage {
         })
     }
 
-    /// Opens a connection by a SYN that goes to one host and what completes it, which may go another way.
+    /// Opens a connection by a SYN to one host and the completing segment, which may take another path.
     fn connect(&self, v4: bool, syn_to: u8, then: (u8, &[u8])) -> (Client, TcpStream) {
         let mut client = Client::new(v4);
         self.send(&client.segment(SYN, b""), syn_to, &[ALT]);
@@ -198,7 +198,7 @@ fn a_syn_is_accepted_where_it_arrives() {
     assert_eq!(stage.passed_on(), 0);
 }
 
-/// PROXY passes it to ALT and ALT to SELF, whatever is inside and outside.
+/// PROXY forwards it to ALT and ALT to SELF, for every combination of inner and outer family.
 #[test]
 fn an_unknown_ack_goes_down_the_list_and_each_host_says_who_it_is() {
     if !crate::privileged() {
@@ -233,9 +233,9 @@ fn data_of_a_connection_on_alt_is_answered_by_alts_kernel() {
     assert!(later >= 2, "{}", stage.alt.report());
 }
 
-/// ALT forgets a SYN that it answers with a cookie. What completes the handshake comes by PROXY, as if the
-/// row had changed its owner meanwhile: ALT accepts it though it could ask one more, and the connection
-/// works.
+/// ALT forgets a SYN that it answers with a cookie. The segment that completes the handshake arrives through
+/// PROXY, as if the row had changed its owner meanwhile: ALT accepts it although there is one more hop, and
+/// the connection works.
 #[test]
 fn a_cookie_that_comes_by_proxy_is_accepted_on_alt() {
     if !crate::privileged() {
@@ -250,8 +250,8 @@ fn a_cookie_that_comes_by_proxy_is_accepted_on_alt() {
     assert_eq!(stage.alt.report().kept_on_later_hop["cookie"], 2, "{}", stage.alt.report());
 }
 
-/// A router's word about a connection on ALT comes by PROXY. ALT's socket believes it: what was lost is sent
-/// anew in smaller segments, and all that follows is as small.
+/// A router's ICMP error about a connection on ALT arrives through PROXY. ALT's socket accepts it: the lost
+/// data is sent again in smaller segments, and all later segments are as small.
 #[test]
 fn too_big_that_comes_by_proxy_makes_alts_segments_smaller() {
     if !crate::privileged() {
@@ -260,13 +260,13 @@ fn too_big_that_comes_by_proxy_makes_alts_segments_smaller() {
     let stage = Stage::set();
     for v4 in [true, false] {
         let (mut client, mut stream) = stage.connect(v4, ALT, (ALT, &[]));
-        let letter: Vec<u8> = (0..40_000_u32).map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1]).collect();
-        stream.write_all(&letter).unwrap();
+        let body: Vec<u8> = (0..40_000_u32).map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1]).collect();
+        stream.write_all(&body).unwrap();
         let full = stage.answer(&client, |_, len| len > 0);
         assert_eq!(full.packet.len(), 1_500);
         stage.send(&too_big(&full.packet, 1_300), PROXY, &[ALT]);
         let mut got = Vec::new();
-        while got.len() < letter.len() {
+        while got.len() < body.len() {
             let expected = client.expected;
             let next = stage
                 .answer(&client, |tcp, len| len > 0 && tcp.sequence_number == expected && len <= 1_300 - 40);
@@ -275,12 +275,12 @@ fn too_big_that_comes_by_proxy_makes_alts_segments_smaller() {
             got.extend(next.payload);
             stage.send(&client.segment(ACK, b""), PROXY, &[ALT]);
         }
-        assert!(got == letter, "other octets");
+        assert!(got == body, "other octets");
         assert_eq!(path_mtu(&stage, &client), ["pmtu:1300"]);
     }
 }
 
-/// As the kernel of ALT has it for the client's socket.
+/// The path MTU in ALT's kernel for the client's socket.
 fn path_mtu(stage: &Stage, client: &Client) -> Vec<String> {
     let of = format!("dport = :{}", client.port);
     let shown = stage.bench.network.backends[usize::from(ALT)].run(move || {

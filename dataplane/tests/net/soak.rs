@@ -25,11 +25,11 @@ impl Chance {
     }
 }
 
-/// What has happened.
+/// Counters of the events.
 #[derive(Debug, Default)]
 struct Diary {
     changes: usize,
-    /// Changes that would have cut connections, as `tablegen diff` says, and were not made.
+    /// Changes that were skipped because they would have cut connections according to `tablegen diff`.
     refused: usize,
     directors_killed: usize,
     opened: usize,
@@ -49,7 +49,7 @@ fn soak(seed: u64, time: Duration, second_chance: bool) -> anyhow::Result<Diary>
             eprintln!("broken by change {}: {}", diary.changes, world.counts());
         }
         diary.broken = diary.broken.max(broken);
-        // Some clients leave and others come.
+        // Some clients disconnect and others connect.
         let before = world.by_backend().values().sum::<usize>();
         if diary.broken == 0 {
             world.close_some(5);

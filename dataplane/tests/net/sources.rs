@@ -1,4 +1,4 @@
-//! Packets that no client can have sent, at the redirector's socket: each is refused, and the control shows
+//! Packets that no client can have sent, at the redirector's socket: each is rejected, and the baseline shows
 //! what the kernel would do with it.
 
 use std::io::BufRead as _;
@@ -18,7 +18,7 @@ use crate::second_host::{soon, too_big};
 const GUE: u16 = 19_523;
 const CLIENT: &str = "198.51.100.2";
 const CLIENT6: &str = "2001:db8:c::2";
-/// Of `lo`, in every network namespace.
+/// Index of `lo`, in every network namespace.
 const LOOPBACK: u32 = 1;
 
 fn from(source: IpAddr) -> PacketBuilderStep<etherparse::IpHeaders> {
@@ -55,7 +55,7 @@ impl Bench {
     }
 }
 
-/// As the redirector hands packets to its kernel, without its rules.
+/// Delivers packets to the kernel as the redirector does, without its rules.
 fn hand_to_kernel(host: &Namespace, packets: &[Vec<u8>], to: IpAddr) {
     let packets = packets.to_vec();
     host.run(move || {
@@ -97,7 +97,7 @@ fn no_datagram_makes_a_service_answer_itself() {
         // The service works.
         bench.deliver(&udp(family, (7_000, 7_000), b"x"));
         assert_eq!(answer(&service, Duration::from_millis(200)), 1, "{vip}");
-        // The control: one datagram, and the service would never rest.
+        // The baseline: a single datagram makes the service answer itself without end.
         hand_to_kernel(&bench.network.backends[0], &[itself], vip);
         assert_eq!(answer(&service, Duration::from_secs(20)), 1_000, "{vip}");
     }
@@ -130,7 +130,7 @@ fn sent_to(client: IpAddr) -> Vec<u8> {
     octets
 }
 
-/// The parts of an IPv4 packet, cut after so many octets of its payload.
+/// The fragments of an IPv4 packet, split after this number of octets of its payload.
 fn fragments(packet: &[u8], identification: u16, cut: usize) -> [Vec<u8>; 2] {
     let (mut header, payload) = Ipv4Header::from_slice(packet).unwrap();
     (header.identification, header.dont_fragment) = (identification, false);
@@ -235,12 +235,12 @@ fn gue_in_gue_is_no_directors() {
         let again = udp(family, (40_000, GUE), &nested);
         bench.deliver(&again);
         bench.counted("refused", "tunnel", at + 1);
-        // The control: as it comes by `lo`, its source is a director's, and only the interface tells it from
-        // one.
+        // The baseline: a packet that arrives on `lo` has a director's source address, and only the interface
+        // distinguishes it from a director's packet.
         hand_to_kernel(&bench.network.backends[0], &[again], vip_of(family));
         bench.counted("refused", "loopback", at + 1);
     }
-    // In fragments nobody sees the port until the kernel has put them together.
+    // In fragments the port is not visible until the kernel has reassembled them.
     let nested = gue(&udp(address(CLIENT), (50_000, 5_353), &[b'x'; 100]), 0, &[]);
     for part in fragments(&udp(director(0).into(), (40_000, GUE), &nested), 7, 48) {
         bench.deliver(&part);
@@ -251,7 +251,8 @@ fn gue_in_gue_is_no_directors() {
     assert_eq!(report["kept"]["udp"], 0, "{report}");
 }
 
-/// The raw socket writes the checksum anew, so a wrong one would be right when the service gets the packet.
+/// The raw socket computes the checksum again, so a wrong one would be right when the service gets the
+/// packet.
 #[test]
 fn a_broken_header_is_refused_and_not_repaired() {
     if !crate::privileged() {
@@ -278,13 +279,13 @@ fn a_broken_header_is_refused_and_not_repaired() {
     bench.deliver(&with_options([1, 1, 1, 0]));
     bench.deliver(&good);
     assert!(service.recv_from(&mut octets).is_ok() && service.recv_from(&mut octets).is_ok());
-    // The control: the kernel repairs it.
+    // The baseline: the kernel repairs it.
     hand_to_kernel(&bench.network.backends[0], &[wrong], VIP.into());
     assert!(service.recv_from(&mut octets).is_ok());
 }
 
-/// The raw socket gives a packet whose identification is 0 another, each its own: fragments would never meet
-/// again. With DF it stays 0.
+/// The raw socket replaces identification 0 with a different number for each packet, so fragments would not
+/// be reassembled. With DF it stays 0.
 #[test]
 fn fragments_whose_identification_is_0_are_put_together() {
     if !crate::privileged() {
@@ -298,9 +299,9 @@ fn fragments_whose_identification_is_0_are_put_together() {
     parts.iter().for_each(|part| bench.deliver(part));
     assert_eq!(service.recv_from(&mut octets).unwrap(), (1_000, (address(CLIENT), 50_000).into()));
     assert_eq!(octets[..1_000], data);
-    // The control: so would it be without the redirector's help.
+    // The baseline: the result without the redirector's replacement.
     hand_to_kernel(&bench.network.backends[0], &parts, VIP.into());
-    assert!(service.recv_from(&mut octets).is_err(), "the kernel leaves 0, and the help is needed no more");
+    assert!(service.recv_from(&mut octets).is_err(), "the kernel leaves 0: the replacement is not needed");
     let capture = bench.network.backends[0].run(|| {
         let socket = PacketSocket::open().unwrap();
         socket.bind(LOOPBACK).unwrap();
@@ -317,8 +318,8 @@ fn fragments_whose_identification_is_0_are_put_together() {
     assert_eq!(came, whole);
 }
 
-/// A firewall tells what the tunnel delivers by `lo` from the host's own traffic by its mark. `SO_RCVMARK`
-/// (75) gives a socket the mark with each datagram.
+/// A firewall distinguishes packets that the tunnel delivers on `lo` from the host's own traffic by their
+/// mark. `SO_RCVMARK` (75) gives a socket the mark with each datagram.
 #[test]
 fn what_the_tunnel_delivers_carries_the_mark() {
     if !crate::privileged() {

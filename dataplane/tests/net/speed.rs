@@ -1,5 +1,5 @@
-//! How fast `redirect` is, against the least that a program on its socket could do. Not a gate: run it alone,
-//! in release, with `cargo test --release -p dataplane --test net speed -- --ignored --nocapture`.
+//! The speed of `redirect`, compared with a minimal program on the same socket. Not a gate: run it alone, in
+//! release, with `cargo test --release -p dataplane --test net speed -- --ignored --nocapture`.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -24,7 +24,7 @@ const ROUND: Duration = Duration::from_millis(1_500);
 /// 64 octets of payload, a few flows.
 const FLOWS: u16 = 16;
 
-/// Sends the same datagrams until told to stop, each flow from a port of its own as a director does.
+/// Sends the same datagrams until stopped, each flow from a port of its own as a director does.
 struct Flood {
     stop: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
@@ -65,7 +65,7 @@ fn rate(count: impl Fn() -> u64) -> f64 {
     packets / start.elapsed().as_secs_f64()
 }
 
-/// Receives batches and sends them back: what every redirector must do at least.
+/// Receives batches and sends them back: the minimal work of a redirector.
 fn echo(namespace: &Namespace) -> (Arc<AtomicU64>, Arc<AtomicBool>, thread::JoinHandle<()>) {
     let (count, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let (counted, stopped) = (Arc::clone(&count), Arc::clone(&stop));
@@ -108,7 +108,7 @@ fn bare_echo(host: &Namespace, from: &Namespace, datagrams: &[Vec<u8>]) -> f64 {
     rate
 }
 
-/// Datagrams a second that a host's redirector keeps or passes on.
+/// Datagrams per second that a host's redirector accepts or forwards.
 fn redirected(host: &Namespace, from: &Namespace, datagrams: &[Vec<u8>]) -> f64 {
     let redirector = host.run(|| Redirector::start(config(""))).unwrap();
     let flood = Flood::start(from, datagrams.to_vec());

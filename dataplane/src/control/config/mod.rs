@@ -419,11 +419,11 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_an_unknown_key_is_told_once() {
+    fn the_line_of_an_unknown_key_is_reported_once() {
         let refused = parse("version: 1\ntables: t\n").unwrap_err();
-        let told = refused
+        let message = refused
             .strip_prefix("/etc/tryst/dataplane.yaml:2: unknown field `tables`, expected one of version, ");
-        assert!(told.is_some_and(|rest| !rest.contains("line")), "{refused}");
+        assert!(message.is_some_and(|rest| !rest.contains("line")), "{refused}");
     }
 
     #[test]

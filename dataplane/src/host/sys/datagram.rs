@@ -402,10 +402,11 @@ mod tests {
         Ok([get(libc::SO_TXTIME)?, get(libc::SO_MAX_PACING_RATE)?, priority.into()])
     }
 
-    /// GLB's redirector met an `fq` that held its packets, because they carried a time. Not every kernel has
-    /// `fq`, so this looks at all that a socket can tell it; that no message carries a time, [`send`] shows.
+    /// GLB's redirector had its packets delayed by an `fq`, because they carried a transmit time. Not every
+    /// kernel has `fq`, so this test checks every socket option that could set one; [`send`] sets no transmit
+    /// time on messages.
     #[test]
-    fn no_queue_is_told_to_hold_what_is_passed_on() {
+    fn no_socket_option_can_delay_forwarded_packets() {
         let sockets = match [raw_ip(true), raw_ip(false)] {
             [Ok(v4), Ok(v6)] => [v4, v6],
             refused => {

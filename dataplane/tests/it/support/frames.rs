@@ -162,7 +162,7 @@ pub(crate) fn pseudo(source: &str, destination: &str, protocol: u8, len: usize) 
 }
 
 /// A TCP or UDP segment as its sender leaves it to a network card (CHECKSUM_PARTIAL): the checksum field
-/// holds the sum of the pseudo header.
+/// contains the sum of the pseudo header.
 pub(crate) fn unfinished(source: &str, destination: &str, protocol: u8, mut segment: Vec<u8>) -> Vec<u8> {
     let sum = !checksum(&pseudo(source, destination, protocol, segment.len()));
     let at = if protocol == 6 { 16 } else { 6 };

@@ -1,5 +1,4 @@
-//! A second reader of what a pipeline wrote: it shares no code with it, and accepts only what is right to the
-//! last octet.
+//! A second reader of a pipeline's output: it shares no code with the pipeline and checks every octet.
 
 use std::net::IpAddr;
 
@@ -8,7 +7,7 @@ use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 
 use super::frames::{checksum, link_len};
 
-/// Fills output buffers, so that an octet that was not written shows.
+/// Fills output buffers, so that a missing octet is detected.
 pub(crate) const UNWRITTEN: u8 = 0xa5;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,8 +17,8 @@ pub(crate) struct Outcome {
     pub(crate) frame: Vec<u8>,
 }
 
-/// Runs a frame twice, over differently filled buffers: the verdict and all written octets must be equal, and
-/// what lies behind them untouched.
+/// Runs a frame twice, with differently filled buffers: the verdict and all written octets must be equal, and
+/// the octets after them unchanged.
 pub(crate) fn run(pipeline: &Pipeline, frame: &[u8]) -> Outcome {
     let [one, two] = [UNWRITTEN, !UNWRITTEN].map(|fill| {
         let mut out = vec![fill; pipeline.room(frame.len())];
@@ -100,7 +99,8 @@ fn read_gue(gue: &[u8]) -> (Vec<IpAddr>, u8, &[u8]) {
     (hops.chunks(hop_len).map(address).collect(), gue[1], inner)
 }
 
-/// Checks an answer to `frame` but for its type and data: back the same way, from the VIP, whole and right.
+/// Checks an answer to `frame`, except its type and data: sent back on the same link, from the VIP, complete
+/// and valid.
 pub(crate) fn check_answer(frame: &[u8], answer: &[u8]) -> Vec<u8> {
     assert_eq!((&answer[..6], &answer[6..12]), (&frame[6..12], &frame[..6]), "link addresses change places");
     let link_len = link_len(frame);

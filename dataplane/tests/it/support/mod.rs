@@ -1,5 +1,5 @@
-//! What the tests share: frames made by hand, tables made without tablegen, and a second reader of what came
-//! out.
+//! Code that the tests share: frames built by hand, tables built without tablegen, and a second reader of the
+//! output.
 
 pub(crate) mod frames;
 pub(crate) mod judge;

@@ -1,5 +1,5 @@
-//! Forwarding tables made without tablegen: rows ranked by GLB's rule with the siphasher crate, so that an
-//! error in our own ranking or hashing cannot hide itself.
+//! Forwarding tables built without tablegen: rows ranked by GLB's rule with the siphasher crate, so that an
+//! error in this project's ranking or hashing is detected.
 
 use std::{
     hash::Hasher,
@@ -20,7 +20,7 @@ use dataplane::{
 };
 
 pub(crate) const ROWS: u32 = 65_536;
-/// The director's own link address in all tests: what clients' frames are sent to.
+/// The director's own link address in all tests: the destination of clients' frames.
 pub(crate) const OWN_MAC: Mac = Mac([0x56, 0x0e, 0x37, 0x46, 0xa2, 0x21]);
 pub(crate) const GATEWAY_MAC: Mac = Mac([0x3a, 0x89, 0x7c, 0x7b, 0x5d, 0x1f]);
 pub(crate) const SOURCE_V4: Ipv4Addr = Ipv4Addr::new(65, 65, 65, 65);
@@ -62,7 +62,7 @@ fn rank(seed: [u8; 16], row: u32, address: IpAddr) -> [u8; 8] {
     sip(seed, &[row_seed.to_vec(), address].concat())
 }
 
-/// GLB's own hop rule (two hops; swapped if the first does not serve and the second is active).
+/// GLB's own hop rule (two hops; swapped if the first is not in service and the second is active).
 fn glb_hops(seed: [u8; 16], backends: &[Backend]) -> Lists {
     let mut hops = Lists::empty(ROWS, 2);
     for row in 0..ROWS {

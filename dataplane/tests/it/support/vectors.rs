@@ -1,5 +1,4 @@
-//! The policy as a table: name, frame, what must become of it. Whatever else decides about frames (the kernel
-//! program) is judged by the same table.
+//! The policy as a table: name, frame, expected verdict. The kernel program is checked with the same table.
 
 use std::{hash::Hasher, net::IpAddr, sync::LazyLock};
 
@@ -27,17 +26,17 @@ pub(crate) const DNS6: &str = "2001:db8::20";
 pub(crate) const ALT: &str = "203.0.113.70";
 pub(crate) const ALT6: &str = "2001:db8::70";
 
-/// What must become of a frame.
+/// The expected verdict on a frame.
 #[derive(Debug, Clone)]
 pub(crate) enum Expect {
-    /// Encapsulated by this table, the row being that of the hash of these octets; the outer source port is
-    /// made with this number.
+    /// Encapsulated by this table, with the row of the hash of these octets; the outer source port is
+    /// computed with this number.
     Sent {
         table: &'static str,
         hashed: Vec<u8>,
         client_port: u16,
     },
-    /// The same, for this host.
+    /// Encapsulated for this host.
     Local {
         table: &'static str,
         hashed: Vec<u8>,
@@ -62,7 +61,7 @@ pub(crate) static PIPELINE: LazyLock<Pipeline> = LazyLock::new(|| {
     Pipeline::new(forwarding, UNDERLAY, next_hop).unwrap()
 });
 
-/// Everything goes through the gateway but 10.0.9.0/24: .1 is this host, .2 is unknown.
+/// All backends are reached through the gateway, except two: 10.0.9.1 is this host, 10.0.9.2 is unknown.
 fn next_hop(key: BackendKey, address: IpAddr) -> Option<NextHop> {
     match address.to_string().as_str() {
         "10.0.9.1" => Some(NextHop::Local),
@@ -115,7 +114,7 @@ fn specs() -> Vec<TableSpec> {
     ]
 }
 
-/// Position and hop list (positions of backends) of the row that these octets hash to, by siphasher.
+/// Row and hop list (backend indices) of the hash of these octets, computed with siphasher.
 pub(crate) fn expected_hops(pipeline: &Pipeline, table: &str, hashed: &[u8]) -> (usize, Vec<IpAddr>, u64) {
     let tables = pipeline.forwarding().tables();
     let at = tables.iter().position(|t| t.name == table).unwrap();
@@ -157,7 +156,7 @@ fn to6(destination: &'static str, next_header: u8) -> V6 {
     V6::new(CLIENT6, destination, next_header)
 }
 
-/// All vectors. Each reason of each kind is in it at least once; a test holds that.
+/// All vectors. They cover each reason of each kind at least once; a test checks that.
 pub(crate) fn all() -> Vec<Vector> {
     let sets = [
         transport(),
@@ -606,8 +605,8 @@ fn sources() -> Vec<Vector> {
     all
 }
 
-/// The same in fragments, in echo requests, of routers that report errors, and of the clients whose packets
-/// they quote.
+/// The same addresses in fragments, in echo requests, of routers that report errors, and of the clients whose
+/// packets are quoted.
 fn sources_without_ports() -> Vec<Vector> {
     let ping = icmp(8, 0, [0, 7, 0, 1], b"ping");
     let ping6 = icmpv6("::1", WEB6, 128, [0, 7, 0, 1], b"ping");
@@ -651,7 +650,7 @@ fn sources_without_ports() -> Vec<Vector> {
     ]
 }
 
-/// Unusual addresses that clients and routers have. A bind of a shorter prefix names none.
+/// Unusual addresses that clients and routers have. A bind of a shorter prefix does not name an address.
 fn clients() -> Vec<Vector> {
     let client = |name, from: &'static str| {
         vector(name, V4::new(from, WEB, 6).frame(&syn()), sent("web", with_port(from, PORT), PORT))
@@ -680,7 +679,7 @@ fn clients() -> Vec<Vector> {
     ]
 }
 
-/// Options that can be read, and options that cannot (RFC 791 §3.1).
+/// Valid options, and invalid ones (RFC 791 §3.1).
 fn options() -> Vec<Vector> {
     let with = |destination, protocol, options: &[u8], payload: &[u8]| {
         V4 { options: options.to_vec(), ..V4::new(CLIENT, destination, protocol) }.frame(payload)
@@ -716,5 +715,5 @@ fn options() -> Vec<Vector> {
     ]
 }
 
-/// Frames leave between these, where the route is the gateway's.
+/// The link addresses of frames to backends that are reached through the gateway.
 pub(crate) const LINK: [[u8; 6]; 2] = [GATEWAY_MAC.0, OWN_MAC.0];

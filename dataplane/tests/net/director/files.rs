@@ -1,5 +1,5 @@
-//! Files of a running director: changes of the table that inotify does not tell, files that are no table, a
-//! file system that hangs, descriptors that run out, and other users who want its lock.
+//! Files of a running director: table changes that inotify does not report, files that are not tables, a file
+//! system that hangs, descriptors that run out, and other users who want its lock.
 
 use std::fs::{self, File, Permissions};
 use std::io::Read;
@@ -17,7 +17,7 @@ use crate::namespace::isolated;
 
 const TWO: [&str; 2] = ["10.0.0.11", "10.0.0.12"];
 
-/// Each the parent of the next.
+/// Tables, each the parent of the next.
 fn tables(count: u32) -> Vec<ForwardingTable> {
     let mut all = Vec::new();
     for salt in 0..count {
@@ -31,7 +31,7 @@ fn run(director: &str, arguments: &[&str]) {
     assert!(status.success(), "{director} {arguments:?}");
 }
 
-/// Writes beside and renames.
+/// Writes a temporary file and renames it.
 fn install(folder: &Path, table: &ForwardingTable) {
     fs::write(folder.join("web.new"), table.encode()).unwrap();
     fs::rename(folder.join("web.new"), folder.join("web.table")).unwrap();
@@ -64,7 +64,7 @@ fn changes_behind_links_are_noticed() {
         takes(&director, "a file renamed behind the link", &tables[2]);
         fs::write(host.path("releases/1/web.table"), tables[3].encode()).unwrap();
         takes(&director, "a file rewritten behind the link", &tables[3]);
-        // What is linked is moved away as a whole, and another folder is put in its place.
+        // The linked folder is moved away, and another folder takes its path.
         fs::rename(host.path("releases"), host.path("old")).unwrap();
         fs::create_dir_all(host.path("releases/1")).unwrap();
         install(&host.path("releases/1"), &tables[4]);
@@ -74,8 +74,8 @@ fn changes_behind_links_are_noticed() {
     });
 }
 
-/// The folder that is watched is replaced; then the table changes in the new one, with SIGHUP between or
-/// without.
+/// The watched folder is replaced; then the table changes in the new folder, with or without SIGHUP in
+/// between.
 #[test]
 fn a_folder_in_the_place_of_the_watched_one_is_watched() {
     isolated(|| {
@@ -96,7 +96,7 @@ fn a_folder_in_the_place_of_the_watched_one_is_watched() {
             install(&folder, &tables[2 * round + 2]);
             takes(&director, "a change in the new folder", &tables[2 * round + 2]);
         }
-        // In the old folder nothing matters any more.
+        // Changes in the old folder have no effect any more.
         install(&host.path("old-1"), &tables[5]);
         std::thread::sleep(Duration::from_millis(1_500));
         takes(&director, "it stays", &tables[4]);
@@ -104,7 +104,7 @@ fn a_folder_in_the_place_of_the_watched_one_is_watched() {
     });
 }
 
-/// The kernel keeps 16,384 events (fs.inotify.max_queued_events) and drops the rest.
+/// The kernel queues 16,384 events (fs.inotify.max_queued_events) and drops later ones.
 #[test]
 fn a_change_among_events_that_were_lost_is_noticed() {
     isolated(|| {
@@ -157,7 +157,7 @@ fn until(mut holds: impl FnMut() -> bool) {
     panic!("it does not come about");
 }
 
-/// Each is refused once, for it does not change; counters are served and signals heard meanwhile.
+/// Each file is refused once, because it does not change; meanwhile counters and signals are served.
 #[test]
 fn what_is_no_table_is_refused_once_and_keeps_nobody_waiting() {
     isolated(|| {
@@ -193,14 +193,14 @@ fn what_is_no_table_is_refused_once_and_keeps_nobody_waiting() {
         std::thread::sleep(Duration::from_millis(2_500));
         assert_eq!(director.status().unwrap()["refused"], 5, "{}", director.said());
         director.signal("HUP");
-        director.until("it is told again", |status| status["refused"] == 6);
+        director.until("it is reported again", |status| status["refused"] == 6);
         host.install(&tables[1].encode());
         takes(&director, "a right one", &tables[1]);
         director.stop();
     });
 }
 
-/// fanotify(7) lets nobody open the file until the test answers, which it never does.
+/// fanotify(7) blocks every open of the file until the test answers, which it never does.
 #[test]
 fn a_file_system_that_hangs_hangs_neither_counters_nor_signals() {
     const HOLD: &str = "$| = 1; my $fd = syscall(300, 4, 0); die if $fd < 0; \
@@ -249,8 +249,8 @@ fn holds(command: &mut Command) -> Option<Child> {
     .ok()
 }
 
-/// Another user knows all names that a director could use and takes what may be taken: the abstract socket
-/// that directors held in former versions, with a full queue, and the lock that a killed director left.
+/// Another user takes every name that a director could use and that is not protected: the abstract socket
+/// that directors of former versions held, with a full queue, and the lock that a killed director left.
 #[test]
 fn another_user_cannot_keep_a_director_from_starting() {
     isolated(|| {
@@ -286,7 +286,8 @@ fn another_user_cannot_keep_a_director_from_starting() {
     });
 }
 
-/// Sixty clients say nothing, and there are descriptors for few: the director does not spin, and others are
+/// Sixty clients send nothing, and there are descriptors for only a few: the director does not spin, and
+/// other clients are
 /// answered.
 #[test]
 fn clients_without_descriptors_cost_no_processor_time() {

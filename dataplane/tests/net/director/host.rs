@@ -63,7 +63,7 @@ impl Host {
         self.folder.path().join(name)
     }
 
-    /// Writes beside and renames, as tablegen does.
+    /// Writes a temporary file and renames it, as tablegen does.
     pub(crate) fn install(&self, octets: &[u8]) {
         fs::write(self.path("new"), octets).expect("a table");
         fs::rename(self.path("new"), self.path("web.table")).expect("a table");
@@ -79,7 +79,7 @@ impl Host {
             .arg(self.path("dataplane.yaml"))
             .args(arguments)
             .env("RUNTIME_DIRECTORY", self.folder.path())
-            // Files, and not pipes that fill up when nobody reads.
+            // Files instead of pipes, which fill up without a reader.
             .stdout(File::create(self.path("out")).expect("a file"))
             .stderr(File::create(self.path("said")).expect("a file"))
             .spawn()
@@ -95,7 +95,7 @@ impl Host {
         self.backends.visit(|| Ring::open(Interface::named("far").unwrap().index, shape, None).unwrap())
     }
 
-    /// Something to send with at the client's end.
+    /// A socket for sending at the client's end.
     pub(crate) fn sender(&self) -> Sender {
         self.client.visit(|| Sender {
             socket: PacketSocket::open().unwrap(),
@@ -154,21 +154,21 @@ impl Drop for SetAtDrop<'_> {
 /// How often tables are swapped, and what flows meanwhile.
 pub(crate) struct Load {
     pub(crate) swaps: u64,
-    /// Between 32 packets and the next 32: long enough that nothing is lost for want of room.
+    /// Pause between batches of 32 packets: long enough that no packet is lost for lack of room.
     pub(crate) pause: Duration,
     /// For all swaps.
     pub(crate) limit: Duration,
 }
 
-/// What flowed while tables were swapped.
+/// The packets that were sent and received while tables were swapped.
 pub(crate) struct Flowed {
     pub(crate) sent: u32,
     all: Vec<Seen>,
 }
 
 impl Flowed {
-    /// Each packet came once, forwarded by the one table or by the other, and the director's last report says
-    /// so.
+    /// Checks that each packet arrived once, forwarded by one of the two tables, and that the director's last
+    /// report agrees.
     pub(crate) fn judge(&self, tables: &[ForwardingTable; 2], swaps: u64, report: &Value, said: &str) {
         let Self { sent, all } = self;
         let tail: String = said.lines().rev().take(5).collect();
@@ -250,7 +250,7 @@ impl Running {
         panic!("{what}: {last:#?}\n{}", self.said());
     }
 
-    /// All that it said so far.
+    /// Its log until now.
     pub(crate) fn said(&self) -> String {
         self.read("said")
     }
@@ -279,7 +279,7 @@ impl Running {
         (own, locked.map(|text| number(&text, "memlock:")).sum())
     }
 
-    /// Stops it gracefully. What it counted at the end, and all it said.
+    /// Stops it gracefully. Returns its final counters and its log.
     pub(crate) fn stop(mut self) -> (Value, String) {
         self.signal("TERM");
         let status = self.child.wait().expect("it ends");
@@ -381,7 +381,7 @@ pub(crate) fn packet(number: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The hop list that a table has for a flow: the oracle.
+/// The hop list of a flow in a table: the oracle.
 pub(crate) fn expected(table: &ForwardingTable, number: u32) -> Vec<IpAddr> {
     let table = &table.tables()[0];
     let (address, port) = flow(number);
@@ -429,7 +429,7 @@ pub(crate) fn seen(frame: &[u8]) -> Option<Seen> {
     Some(Seen { number, hops, source, to: frame[..6].try_into().unwrap() })
 }
 
-/// Takes what a ring has until `count` encapsulated packets came, or for a while.
+/// Receives from a ring until `count` encapsulated packets have arrived, or a time limit.
 pub(crate) fn collect(ring: &mut Ring, count: usize) -> Vec<Seen> {
     let mut all = Vec::new();
     let mut quiet = 0;
@@ -448,7 +448,7 @@ pub(crate) fn collect(ring: &mut Ring, count: usize) -> Vec<Seen> {
     all
 }
 
-/// Frames by backend, as a status tells them.
+/// Frames by backend, from a status report.
 pub(crate) fn by_backend(status: &Value) -> BTreeMap<String, u64> {
     let backends = status["tables"][0]["backends"].as_array().unwrap();
     let pair = |one: &Value| (one["id"].as_str().unwrap().to_owned(), one["frames"].as_u64().unwrap());

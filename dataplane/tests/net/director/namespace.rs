@@ -10,8 +10,8 @@ use std::time::Duration;
 use dataplane::host::sys::interface::Interface;
 use dataplane::host::sys::thread::{enter_network, unshare_network};
 
-/// Runs `test` in a thread with an empty network namespace of its own. Says SKIPPED where that is forbidden,
-/// but fails there where `CI=true`.
+/// Runs `test` in a thread with an empty network namespace of its own. Prints SKIPPED where that is
+/// forbidden, but fails there where `CI=true`.
 pub(crate) fn isolated(test: impl FnOnce() + Send) {
     thread::scope(|scope| {
         let outcome = scope.spawn(|| {

@@ -10,7 +10,7 @@ use dataplane::host::sys::ring::{Ring, Shape};
 
 use crate::namespace::{Peer, cable, cable_to, ip, isolated};
 
-/// An ethertype for experiments (IEEE 802): nobody else sends it.
+/// An ethertype for experiments (IEEE 802), which no other program sends.
 const OURS: [u8; 2] = [0x88, 0xb5];
 
 fn frame(number: u32, len: usize) -> Vec<u8> {
@@ -150,7 +150,7 @@ fn frames_are_spread_over_a_fanout_group_and_none_comes_twice() {
     });
 }
 
-/// Between namespaces the kernel leaves transport checksums undone, since nothing can corrupt them.
+/// Between namespaces the kernel leaves transport checksums unfinished, because nothing can corrupt them.
 #[test]
 fn an_unfinished_checksum_is_finished() {
     isolated(|| {

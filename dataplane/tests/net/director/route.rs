@@ -18,7 +18,7 @@ fn network() -> Peer {
     let peer = Peer::new();
     cable_to(&peer, "near", "far");
     ip("addr add 192.0.2.1/24 dev near");
-    // Neighbour discovery asks from a link-local address.
+    // Neighbour discovery sends from a link-local address.
     ip("addr add fe80::1/64 dev near nodad");
     ip("addr add 2001:db8::1/64 dev near nodad");
     peer.visit(|| {
@@ -38,7 +38,7 @@ fn one(resolver: &mut Resolver, backend: &str) -> Result<ResolvedRoute, Unresolv
     resolver.resolve([address(backend)]).unwrap().remove(0)
 }
 
-/// Resolves again as the monitor tells, until it is `wanted` or nothing more happens.
+/// Resolves again after each notification, until the route is `wanted` or no more notifications arrive.
 fn follow(
     resolver: &mut Resolver,
     monitor: &mut Monitor,
@@ -126,13 +126,13 @@ fn soon_taken(resolver: &mut Resolver, to: &str, ifindex: u32, what: &str) {
     assert!(taken, "{to}: {what}");
 }
 
-/// As the operator of a host that is director and backend, by what comes in over `near`.
+/// Configures the host as its operator does if it is director and backend, for packets that arrive on `near`.
 fn leave(vip: &str) {
     let command = leave_to_director(Prefix::host(address(vip)), "near");
     assert!(std::process::Command::new("sh").args(["-ec", &command]).status().unwrap().success());
 }
 
-/// A host with a VIP takes its packets, until it is told to leave those to its director.
+/// A host with a VIP accepts its packets, until it is configured to leave those to its director.
 #[test]
 fn what_comes_in_for_an_address_of_this_host_is_taken_unless_it_is_left_to_the_director() {
     isolated(|| {
@@ -156,8 +156,8 @@ fn what_comes_in_for_an_address_of_this_host_is_taken_unless_it_is_left_to_the_d
     });
 }
 
-/// The kernel of a router says something else of what it may not take, and the same as of what a reverse path
-/// filter refuses that knows no way back.
+/// For a packet that it may not accept, a router's kernel returns another error, which is the same as for a
+/// packet that its reverse path filter refuses because there is no route back.
 #[test]
 fn what_a_router_leaves_to_the_director_is_told_from_what_it_does_not_know() {
     isolated(|| {
@@ -168,23 +168,23 @@ fn what_a_router_leaves_to_the_director_is_told_from_what_it_does_not_know() {
         ip("addr add dev lo 203.0.113.10/32");
         ip("addr add dev lo 203.0.113.11/32");
         leave("203.0.113.10");
-        let mut told = |filters: &[&str], what: &str| {
+        let mut check = |filters: &[&str], what: &str| {
             for filter in filters {
                 set("rp_filter", filter);
                 assert!(!takes(&mut resolver, "203.0.113.10", near), "{what}, {filter}");
                 assert!(takes(&mut resolver, "203.0.113.11", near), "{what}, {filter}");
             }
         };
-        told(&["0", "1"], "no default route");
+        check(&["0", "1"], "no default route");
         ip("route add default via 192.0.2.2");
-        told(&["0", "1"], "a default route");
+        check(&["0", "1"], "a default route");
         let other = Peer::new();
         cable_to(&other, "second", "beyond");
         ip("addr add 198.51.100.1/24 dev second");
         ip("route replace default via 198.51.100.2");
-        told(&["0", "1"], "a default route elsewhere");
+        check(&["0", "1"], "a default route elsewhere");
         ip("addr flush dev near");
-        told(&["0"], "no address of its own");
+        check(&["0"], "no address of its own");
     });
 }
 
@@ -202,7 +202,7 @@ fn what_has_no_route_says_why() {
                 "{backend}: {refused:?}"
             );
         }
-        // Nobody has this address on the link.
+        // No host has this address on the link.
         assert_eq!(one(&mut resolver, "192.0.2.99"), Err(Unresolved::Neighbour(address("192.0.2.99"))));
     });
 }
@@ -216,15 +216,16 @@ fn a_gateway_with_a_new_card_is_followed() {
             (Resolver::open(Pinned::default()).unwrap(), Monitor::open().unwrap());
         follow(&mut resolver, &mut monitor, "10.0.0.1", goes_to(FAR));
         peer.visit(|| ip("link set far address 02:00:00:00:00:22"));
-        // The gateway says nothing; the refresh makes the kernel ask, or here the entry is flushed as it
-        // would be.
+        // The gateway sends nothing; the refresh makes the kernel send a request, or here the entry is
+        // flushed, with the same effect.
         ip("neigh flush dev near");
         resolver.refresh().unwrap();
         follow(&mut resolver, &mut monitor, "10.0.0.1", goes_to([2, 0, 0, 0, 0, 0x22]));
     });
 }
 
-/// With NTF_USE the kernel takes a permanent entry for an ordinary one, asks, and drops it without an answer.
+/// With NTF_USE the kernel treats a permanent entry as an ordinary one, sends a request, and drops the entry
+/// without a reply.
 #[test]
 fn a_permanent_neighbour_that_answers_nothing_stays() {
     isolated(|| {
@@ -241,7 +242,7 @@ fn a_permanent_neighbour_that_answers_nothing_stays() {
         resolver.refresh().unwrap();
         assert!(state().contains("PERMANENT"), "{}", state());
         assert!(fixed(&one(&mut resolver, "192.0.2.77").unwrap()));
-        // Made permanent since it was last looked at.
+        // Made permanent since the last look-up.
         ip("neigh replace 192.0.2.77 lladdr 02:00:00:00:00:77 dev near nud stale");
         one(&mut resolver, "192.0.2.77").unwrap();
         ip("neigh replace 192.0.2.77 lladdr 02:00:00:00:00:77 dev near nud permanent");

@@ -21,7 +21,7 @@ fn resolved(director: &Running) {
     });
 }
 
-/// Forwards 500 flows and compares each with the table, and the counters with what was seen.
+/// Forwards 500 flows and compares each with the table, and the counters with the received packets.
 fn forwards_by_the_table(settings: &str, backends: &[&str], source: &str) {
     let host = Host::new();
     let table = table(None, backends, 0);
@@ -63,7 +63,7 @@ fn an_ipv6_underlay_is_used_where_backends_have_ipv6_addresses() {
     isolated(|| forwards_by_the_table("mode: af-packet\nworkers: 1", &SIX, "fd00::1"));
 }
 
-/// `pnet` sends out of the interface it receives on: client and backends share one there.
+/// `pnet` sends through the interface that it receives on: client and backends share it here.
 #[test]
 fn the_plain_driver_forwards_by_the_table() {
     isolated(|| {
@@ -97,8 +97,8 @@ fn the_plain_driver_forwards_by_the_table() {
     });
 }
 
-/// Packets flow while the table is replaced a thousand times. Every one arrives, forwarded by the one table
-/// or by the other; what was sent while one table ran was forwarded by that one.
+/// Packets are sent while the table is replaced a thousand times. Each arrives, forwarded by one of the two
+/// tables; packets sent while only one table was in use were forwarded by that one.
 #[test]
 fn a_thousand_swaps_under_load_lose_nothing_and_tear_nothing() {
     isolated(|| {
@@ -116,7 +116,7 @@ fn a_thousand_swaps_under_load_lose_nothing_and_tear_nothing() {
 
 const SWAPS: u64 = 1000;
 
-/// Or a test that fails under load would wait for its own threads for ever.
+/// Stops threads also when a test fails under load; otherwise it would wait for them for ever.
 #[test]
 fn a_failure_under_load_ends_the_load() {
     isolated(|| {
@@ -159,7 +159,7 @@ fn a_bad_or_older_table_changes_nothing_and_is_told() {
         director.until("a refusal", |status| status["refused"] == 4);
         host.sender().send(&[syn(7)]);
         assert_eq!(collect(&mut ring, 1)[0].hops, expected(&second, 7));
-        // A good one is still taken.
+        // A valid one is still accepted.
         let third = table(Some(&second), &FOUR, 2);
         host.install(&third.encode());
         director.until("the swap", |status| status["swaps"] == 1);
@@ -289,7 +289,7 @@ fn frames_that_the_ring_lost_are_in_the_total_of_drops() {
         let lost = count(&status, "/driver/lost");
         assert!(lost > 0, "{status:#}");
         assert_eq!(count(&status, "/encapsulated") + lost, sent, "{status:#}");
-        assert_eq!(status["dropped"]["too_big"], 3, "told apart");
+        assert_eq!(status["dropped"]["too_big"], 3, "counted separately");
         let others = count(&status, "/driver/congested") + count(&status, "/driver/refused");
         assert_eq!(count(&status, "/dropped_total"), 3 + lost + others, "{status:#}");
         let text = dataplane::control::socket::query(
@@ -334,7 +334,7 @@ fn an_underlay_too_small_for_ipv6_clients_is_warned_about() {
         let director = host.run("workers: 1", &[]);
         resolved(&director);
         assert!(director.said().contains(&warning(1_310)), "{}", director.said());
-        // A change is told, and that all is well is not.
+        // A change is logged; that everything is in order is not.
         ip("link set back mtu 1300");
         director.until("the new MTU", |status| status["mtu"] == 1_300);
         ip("link set back mtu 1400");
@@ -383,7 +383,8 @@ fn offloads_are_off_while_it_runs_and_as_before_afterwards() {
     });
 }
 
-/// A director that is killed leaves a note of what it switched off; the next one restores that at its exit.
+/// A killed director leaves a note of the offloads that it switched off; the next one restores them at its
+/// exit.
 #[test]
 fn offloads_that_a_killed_director_left_off_come_back_with_the_next_one() {
     isolated(|| {
@@ -410,7 +411,7 @@ fn offloads_that_a_killed_director_left_off_come_back_with_the_next_one() {
         let director = host.run("workers: 1\noffloads: keep", &[]);
         assert!(is_on());
         director.stop();
-        // A note of another boot says nothing, and what was off before stays off.
+        // A note of another boot is ignored, and offloads that were off before stay off.
         kill("workers: 1");
         let note = notes(&host).pop().unwrap();
         let text = fs::read_to_string(host.path(&note)).unwrap();
@@ -480,21 +481,22 @@ fn a_host_that_would_answer_or_forward_itself_is_warned_about() {
         ip("addr add 203.0.113.10/32 dev lo");
         let (_, said) = host.run("workers: 1", &[]).stop();
         assert!(said.contains("VIP 203.0.113.10 is an address of this host"), "{said}");
-        // The operator does as told, for a host that is a backend as well; twice does no harm.
+        // The operator runs the logged command, for a host that is a backend too; running it twice does no
+        // harm.
         let command = said.lines().find_map(|line| line.split_once("redirector: ")).unwrap().1;
         for _ in 0..2 {
             drop(Command::new("sh").args(["-c", command]).output().unwrap());
         }
         let (_, said) = host.run("workers: 1", &[]).stop();
         assert!(!said.contains("address of this host"), "{said}");
-        // The kernel finds its own addresses still.
+        // The kernel still finds its own addresses.
         let route = Command::new("ip").args(["route", "get", "10.0.0.1"]).output().unwrap();
         assert!(route.stdout.starts_with(b"local "), "{route:?}");
     });
 }
 
-/// Each would forward every packet. The first is killed as well as stopped: nothing of it must keep the
-/// second away.
+/// Two directors would each forward every packet. The first is killed as well as stopped: nothing that it
+/// leaves may block the second.
 #[test]
 fn a_second_director_on_an_interface_is_refused() {
     isolated(|| {
@@ -522,8 +524,8 @@ fn a_second_director_on_an_interface_is_refused() {
     });
 }
 
-/// What `configs/director.service` waits with: routes are announced once it forwards, and not for a table
-/// that is not there yet. The check that stands before it minds no reader that has gone.
+/// Tests the readiness that `configs/director.service` waits for: routes are announced once the director
+/// forwards, and not for a table that does not exist yet. The check before it works with a closed output.
 #[test]
 fn the_service_manager_is_told_once_it_forwards() {
     isolated(|| {
@@ -552,11 +554,11 @@ fn the_service_manager_is_told_once_it_forwards() {
         let checked = check();
         assert!(checked.status.success(), "{checked:?}");
         let mut director = command(&[]).spawn().unwrap();
-        let told = manager.recv(&mut [0; 16]);
+        let notified = manager.recv(&mut [0; 16]);
         // `timeout` hands it on.
         drop(Command::new("kill").arg(director.id().to_string()).status());
         director.wait().unwrap();
-        assert_eq!(told.unwrap(), 8);
+        assert_eq!(notified.unwrap(), 8);
     });
 }
 
@@ -574,7 +576,7 @@ fn an_interface_that_goes_down_is_waited_for_without_spinning() {
             // 50 ticks if it did nothing else.
             assert!(director.ticks() - before < 20, "{mode} spins");
             ip("link set front up");
-            // The far end notices the carrier in its own time, and drops what it sends before.
+            // The far end notices the carrier with a delay, and drops frames that it sends before.
             director.until("it goes on", |status| {
                 host.sender().send(&[syn(1)]);
                 status["encapsulated"].as_u64() > Some(0)
@@ -633,15 +635,15 @@ fn the_host_itself_says_nothing_to_clients() {
         host.sender().send(&(0..50).map(syn).collect::<Vec<_>>());
         director.until("all forwarded", |status| status["encapsulated"] == 50);
         answers.wait(Duration::from_millis(200)).unwrap();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         while let Some(mut block) = answers.block() {
             while let Some(frame) = block.frame() {
                 if frame.bytes[12..14] == [8, 0] {
-                    heard.push(frame.bytes.to_vec());
+                    received.push(frame.bytes.to_vec());
                 }
             }
         }
-        assert!(heard.is_empty(), "resets or ICMP: {heard:x?}");
+        assert!(received.is_empty(), "resets or ICMP: {received:x?}");
         director.stop();
     });
 }

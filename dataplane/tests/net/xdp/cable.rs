@@ -1,5 +1,5 @@
-//! The table of vectors, with a third judge: the program in a driver. Frames go in by the far end of a cable
-//! and come out there or, left alone, at the near end.
+//! The table of vectors, checked with the program in a driver. Frames enter at the far end of a cable and
+//! return there or, if they are punted, arrive at the near end.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const MTU: u32 = 3_000;
 struct Cable {
     program: Director,
     _passing: Passing,
-    /// What came back, and what was left to the host.
+    /// The returned frames, and those punted to the host.
     far: Ring,
     near: Ring,
     socket: PacketSocket,
@@ -51,7 +51,7 @@ impl Cable {
         }
     }
 
-    /// What the program made of it; nothing if the kernel let no end have it.
+    /// The program's output; `None` if neither end received the frame.
     fn pass(&mut self, frame: &[u8]) -> Option<Run> {
         assert_eq!(self.socket.send(self.from, frame).unwrap(), frame.len());
         for _ in 0..100 {
@@ -97,7 +97,7 @@ fn every_vector_fares_alike_in_the_driver() {
             "{sent} sent, {left} left alike; {unseen:?} left, and dropped by the kernel behind the program"
         );
         assert!(sent >= 15 && left >= 30, "{sent} sent, {left} left");
-        // A tag that is cut: the kernel takes tags off before anybody sees the frame.
+        // A truncated tag: the kernel removes tags before any socket receives the frame.
         assert_eq!(unseen, ["tag_cut"]);
     });
 }

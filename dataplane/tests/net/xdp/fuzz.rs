@@ -1,6 +1,6 @@
-//! Random tables and frames through both: no difference. Seeded, so that a failure can be had again: it
-//! prints table and frame. `XDP_FUZZ_SECONDS` says for how long (2 by default), `XDP_FUZZ_SEED` where to
-//! start.
+//! Random tables and frames through pipeline and program: the results must be equal. Seeded, so that a
+//! failure can be reproduced: it prints table and frame. `XDP_FUZZ_SECONDS` is the duration (2 by default),
+//! `XDP_FUZZ_SEED` the first seed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! One frame through both: the pipeline, and the program by `BPF_PROG_TEST_RUN`.
+//! Runs a frame through the pipeline, and through the program by `BPF_PROG_TEST_RUN`.
 
 use aya::TestRun;
 use aya::programs::TestRunOptions;
@@ -8,7 +8,7 @@ use dataplane::pipeline::{NextHop, Pipeline, Verdict};
 pub(crate) const PASS: u32 = 2;
 pub(crate) const TX: u32 = 3;
 pub(crate) const REDIRECT: u32 = 4;
-/// The interface that the kernel says a test run's frame came in by: `lo`.
+/// The interface on which a test run's frame arrives according to the kernel: `lo`.
 pub(crate) const INGRESS: u32 = 1;
 /// The kernel gives a test run's frame this much, less what it needs itself.
 pub(crate) const LONGEST: usize = 3_400;
@@ -22,8 +22,8 @@ pub(crate) struct Run {
     pub(crate) frame: Vec<u8>,
 }
 
-/// The program for this pipeline, or nothing (and SKIPPED) without the privilege. Fails there where
-/// `CI=true`. All frames leave through `ifindex`.
+/// The program for this pipeline; `None` (and SKIPPED) without the privilege. Fails there where `CI=true`.
+/// All frames are sent through `ifindex`.
 pub(crate) fn load(pipeline: &Pipeline, ifindex: u32) -> Option<Director> {
     let over = |next_hop| match next_hop {
         NextHop::Link { source, destination, .. } => NextHop::Link { ifindex, source, destination },
@@ -56,8 +56,8 @@ pub(crate) fn run(director: &Director, frame: &[u8]) -> Run {
     Run { action: result.return_value, frame: out }
 }
 
-/// Runs a frame through both and holds that they agree: the program sent what the pipeline would have sent,
-/// or left the frame alone. Returns the pipeline's verdict and the program's action.
+/// Runs a frame through both and checks that they agree: the program sent the pipeline's output, or punted
+/// the frame. Returns the pipeline's verdict and the program's action.
 pub(crate) fn compare(name: &str, pipeline: &Pipeline, director: &Director, frame: &[u8]) -> (Verdict, u32) {
     let mut out = vec![0xa5; pipeline.room(frame.len())];
     let verdict = pipeline.process(frame, &mut out);

@@ -15,7 +15,7 @@ use crate::support::vectors::PIPELINE;
 
 /// A SYN that is lost is sent again after a second.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Enough to see that nobody answers.
+/// Long enough to see that no host answers.
 const SOON: Duration = Duration::from_millis(400);
 
 fn setup() -> Setup {
@@ -41,8 +41,8 @@ fn state(world: &World, patience: Duration) -> (bool, bool) {
     (String::from_utf8(link).unwrap().contains("xdp"), reached.is_ok())
 }
 
-/// Killed, the redirector leaves nothing behind and nobody unwraps by an old configuration; started again, it
-/// goes on where its connections are.
+/// A killed redirector leaves nothing behind, and nothing decapsulates by an old configuration. When it is
+/// started again it continues with the existing connections.
 #[test]
 fn a_killed_redirector_leaves_no_program_and_its_connections_go_on() {
     if load(&PIPELINE, INGRESS).is_none() {

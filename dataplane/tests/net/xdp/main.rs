@@ -1,5 +1,5 @@
-//! The kernel programs against the Rust pipeline: the same frames, the same verdicts, the same octets; and on
-//! cables, in network namespaces that the test makes for itself.
+//! The kernel programs against the Rust pipeline: the same frames, the same verdicts, the same octets; also
+//! on cables, in network namespaces that the test creates.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 

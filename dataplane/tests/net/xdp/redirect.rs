@@ -1,5 +1,5 @@
-//! The redirector's program by `BPF_PROG_TEST_RUN`, in a namespace with a real service: the kernel that is
-//! asked about flows is that namespace's.
+//! The redirector's program by `BPF_PROG_TEST_RUN`, in a namespace with a real service; the program looks up
+//! flows in that namespace.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -22,7 +22,7 @@ use crate::support::{frames::checksum, vectors::PIPELINE};
 
 const DIRECTOR: [u8; 4] = [10, 0, 0, 1];
 const OWN: [u8; 4] = [10, 0, 1, 1];
-/// This host's, too, but none of `backends`.
+/// An address of this host too, but not in `backends`.
 const OWN_ELSEWHERE: [u8; 4] = [10, 0, 2, 1];
 const NEXT: [u8; 4] = [10, 0, 1, 2];
 pub(crate) const VIP: [u8; 4] = [203, 0, 113, 10];
@@ -163,14 +163,14 @@ fn keeps_leaves_and_passes_on(vip: IpAddr) {
     scene.server.flush().unwrap();
 }
 
-/// What user space has to decide about a packet whose connection is not here.
+/// User space decides a packet whose connection is not here.
 fn leaves(scene: &Scene, unknown: &[u8]) {
     let left = |frame: Vec<u8>| assert_eq!(run(scene, &frame), (PASS, frame));
-    // Behind a repetition of this host another one may know the connection: user space goes on to that.
+    // After a repetition of this host another host may know the connection: user space tries that one.
     left(gue(DIRECTOR, 0, &[OWN, NEXT], unknown));
-    // Nobody has said yet how the next hop is reached.
+    // The link of the next hop is not set yet.
     left(gue(DIRECTOR, 0, &[NEXT, DIRECTOR], unknown));
-    // A hop that is none of `backends` is refused, by user space, even if it is this host.
+    // A hop outside of `backends` is rejected by user space, even if it is this host.
     left(gue(DIRECTOR, 0, &[OWN_ELSEWHERE], unknown));
     assert_eq!(counts(scene).punted["unresolved"], 3);
 }
@@ -180,7 +180,7 @@ fn way_over(ifindex: u32) -> Neighbour {
     Neighbour { destination: [6; 6], source: [7; 6], source_address: [10, 0, 1, 77].into(), ifindex }
 }
 
-/// Over the interface that it came by and over another, for as long as the way to the next hop is known.
+/// Through the arrival interface and through another one, as long as the next hop's link is known.
 fn passes_on(scene: &mut Scene, unknown: &[u8]) {
     let frame = gue(DIRECTOR, 0, &[NEXT, DIRECTOR], unknown);
     for (ifindex, action) in [(INGRESS, TX), (INGRESS + 1, REDIRECT)] {
@@ -212,8 +212,8 @@ fn ipv6_inside_too() {
     with_bpf(|| keeps_leaves_and_passes_on("2001:db8::10".parse().unwrap()));
 }
 
-/// Where the network marked the outer header, the packet inside must learn of it (RFC 6040): not by the
-/// program.
+/// A congestion mark on the outer header must be copied to the inner packet (RFC 6040); the program leaves
+/// that to user space.
 #[test]
 fn a_mark_that_the_packet_inside_lacks_is_left() {
     with_bpf(|| {
@@ -245,8 +245,8 @@ fn a_mark_that_the_packet_inside_lacks_is_left() {
     });
 }
 
-/// A director on the same host hands over packets whose checksum is unfinished. To keep or to pass on, they
-/// are for user space, which finishes it. With any other checksum the program does both.
+/// A director on the same host sends packets with unfinished checksums. User space accepts or forwards them,
+/// because it can finish the checksum. Packets with any other checksum are handled by the program.
 fn leaves_what_is_unfinished(vip: IpAddr) {
     let mut scene = scene(vip);
     let (here, there) = (scene.client.local_addr().unwrap(), scene.client.peer_addr().unwrap());
@@ -309,7 +309,7 @@ const CHANGES: [(usize, u8, &str); 18] = [
     (49, 4, "gue"),         // hops
 ];
 
-/// Whatever is wrong or not plain is left as it came: each change alone, then every cut.
+/// A packet with any error or special property is punted unchanged: each change alone, then every truncation.
 #[test]
 fn all_else_is_left_as_it_came() {
     with_bpf(|| {
@@ -351,8 +351,7 @@ fn hand_to_kernel(segment: &[u8]) {
     assert_eq!(batch.send(&PacketSocket::open().unwrap()).frames, 1);
 }
 
-/// What the calling thread's namespace answers to the client's SYN: a cookie, as the sequence number of the
-/// SYN-ACK.
+/// The calling thread's namespace answers the client's SYN with a cookie: the sequence number of the SYN-ACK.
 fn cookie(port: u16) -> u32 {
     std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", "2").unwrap();
     ip("route replace 198.51.100.0/24 dev lo");
@@ -388,7 +387,7 @@ fn follows_a_syn(vip: IpAddr) {
     };
     let action = |sequence, flags| run(&scene, &gue(DIRECTOR, 0, &[NEXT], &segment(sequence, flags))).0;
     assert_eq!(action(8, ACK), TX, "no SYN of this flow yet");
-    // Marked outside and not inside: left to the socket, which refuses it.
+    // Marked outside, not ECN-capable inside: punted to the socket, which rejects it.
     let mut marked = gue(DIRECTOR, 0, &[NEXT], &segment(7, SYN));
     mark(&mut marked[14..], 3);
     assert_eq!(run(&scene, &marked), (PASS, marked));
@@ -405,9 +404,9 @@ fn follows_a_syn(vip: IpAddr) {
     assert_eq!((counts(&scene).accepted[2], counts(&scene).forwarded), (4, 8), "{:?}", counts(&scene));
 }
 
-/// Containers of one kernel share the secret of its SYN cookies. This one's kernel takes a cookie that the
-/// other one gave, and the connection would be here, where nobody has the client's state; the program passes
-/// the packet on to the other.
+/// Containers of one kernel share the secret of its SYN cookies. This container's kernel accepts a cookie of
+/// the other container, and the connection would be here, without the client's state. The program forwards
+/// the packet to the other container.
 #[test]
 fn a_cookie_of_another_container_is_passed_on() {
     with_bpf(|| {
@@ -419,7 +418,7 @@ fn a_cookie_of_another_container_is_passed_on() {
             let _listener = TcpListener::bind((Ipv4Addr::from(VIP), 443)).unwrap();
             cookie(50_000)
         });
-        // This listener has given cookies a moment ago, too: else its kernel looks at none.
+        // This listener has sent cookies a moment ago, too; otherwise its kernel does not check cookies.
         let own = cookie(50_001);
         let ack = |port, cookie: u32| tcp(port, 8, cookie.wrapping_add(1), ACK);
         let packet = |port, cookie| gue(DIRECTOR, 0, &[NEXT], &v4(CLIENT, VIP, 6, &ack(port, cookie)));
@@ -430,7 +429,7 @@ fn a_cookie_of_another_container_is_passed_on() {
         assert_eq!(run(&scene, &syn).0, PASS);
         assert_eq!(run(&scene, &packet(50_001, own)).0, PASS);
         assert_eq!((counts(&scene).accepted[2], counts(&scene).forwarded), (1, 2), "{:?}", counts(&scene));
-        // The control: the kernel itself takes both cookies for its own.
+        // The baseline: the kernel itself accepts both cookies as its own.
         for (port, cookie) in [(50_000, given), (50_001, own)] {
             hand_to_kernel(&ack(port, cookie));
             let (_, client) = scene._listener.accept().unwrap();
@@ -439,7 +438,8 @@ fn a_cookie_of_another_container_is_passed_on() {
     });
 }
 
-/// Addresses that no client of this host can have, and GUE in GUE, are the socket's to refuse and to count.
+/// Packets from addresses that no client of this host can have, and GUE in GUE, are rejected and counted by
+/// the socket.
 #[test]
 fn what_no_client_can_have_sent_is_left() {
     with_bpf(|| {

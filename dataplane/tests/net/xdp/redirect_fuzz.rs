@@ -1,7 +1,7 @@
-//! Random packets in GUE through the redirector's program, in a namespace with real sockets, against the
-//! decision in Rust (`redirect::decide`) over what the test knows of those sockets. Whatever the program does
-//! not leave as it came must be kept or passed on as decided, octet for octet, and counted so.
-//! `XDP_FUZZ_SECONDS` and `XDP_FUZZ_SEED` as for the director's.
+//! Random packets in GUE through the redirector's program, in a namespace with real sockets, compared with
+//! the decision in Rust (`redirect::decide`) and the test's list of those sockets. Every packet that the
+//! program does not punt must be accepted or forwarded as decided, octet for octet, and counted accordingly.
+//! `XDP_FUZZ_SECONDS` and `XDP_FUZZ_SEED` are as for the director's program.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -50,7 +50,7 @@ const SOURCES6: [Ipv6Addr; 6] = [
 ];
 const VIP6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x10);
 
-/// Sockets, the program, and what is known of both.
+/// Sockets, the program, and the expected state of both.
 struct Scene {
     program: Redirect,
     config: RedirectConfig,
@@ -261,10 +261,10 @@ fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
     }
 }
 
-/// What the whole redirector does with a frame, if that is to keep it or to pass it on: how it is counted,
-/// and what the octets are then.
+/// The whole redirector's verdict on a frame, if that is to accept or forward it: the counted reason, and the
+/// resulting octets.
 ///
-/// `remembers` says whether the SYNs that were kept count: the memory is small, and may have lost one.
+/// `remembers` is whether accepted SYNs count: the memory is small, and may have lost one.
 fn decided(scene: &Scene, frame: &[u8], remembers: bool) -> Option<(Decision, bool, Vec<u8>)> {
     let gue = Gue::parse(delivered(frame)?).ok()?;
     let inner = Inner::parse(gue.inner_protocol, gue.inner).ok()?;
@@ -275,7 +275,8 @@ fn decided(scene: &Scene, frame: &[u8], remembers: bool) -> Option<(Decision, bo
     if !stays || hops.len() > usize::from(scene.config.max_hops) || !allowed(scene, frame, &gue, &inner) {
         return None;
     }
-    // An own address that is none of `backends` is no repetition of this host: refused as any other.
+    // An own address outside of `backends` does not count as a repetition of this host: it is rejected as any
+    // other.
     let repeats = |hop: [u8; 4]| OWN.contains(&hop) && holds(&scene.config.backends, hop.into());
     let elsewhere = left.iter().position(|hop| !repeats(*hop));
     let asked = flow_to_look_up(&inner.kind, scene.config.udp == Udp::Socket);
@@ -316,7 +317,7 @@ fn delivered(frame: &[u8]) -> Option<&[u8]> {
     frame.get(42..end).filter(|_| is_ours && end <= 14 + word(ip, 2))
 }
 
-/// Whether it comes from where such packets come from, and is for a VIP.
+/// Whether it has an allowed sender, and is for a VIP.
 fn allowed(scene: &Scene, frame: &[u8], gue: &Gue<'_>, inner: &Inner) -> bool {
     let senders = if gue.next_hop > 0 { &scene.config.backends } else { &scene.config.directors };
     let sender = <[u8; 4]>::try_from(&frame[26..30]).unwrap();
@@ -367,7 +368,7 @@ fn holds(list: &[Prefix], address: IpAddr) -> bool {
     list.iter().any(|prefix| prefix.contains(address))
 }
 
-/// The frame of a packet that was put into a new envelope.
+/// The frame of a packet with a new outer header.
 fn passed_on(mut new: Vec<u8>, way: &Neighbour, traffic_class: u8, source_port: &[u8]) -> Vec<u8> {
     new[..6].copy_from_slice(&way.destination);
     new[6..12].copy_from_slice(&way.source);
@@ -385,7 +386,7 @@ fn known(scene: &Scene, flow: &Flow) -> SocketLookup {
     }
 }
 
-/// RFC 6040, figure 4: whether a packet that leaves its envelope is marked as it was.
+/// RFC 6040, figure 4: whether decapsulation leaves the inner mark unchanged.
 fn ecn_stays(outside: u8, inside: u8) -> bool {
     match outside {
         0b11 => inside == 0b11,
@@ -394,18 +395,18 @@ fn ecn_stays(outside: u8, inside: u8) -> bool {
     }
 }
 
-/// How many of each: kept, passed on, left.
+/// Number of packets accepted, forwarded and punted.
 #[derive(Debug, Default)]
 struct Seen {
     kept: [u64; 6],
     forwarded: u64,
     left: u64,
     left_though_decided: u64,
-    /// Passed on because another flow's SYN has taken the place of this one's.
+    /// Forwarded because another flow's SYN has replaced this flow's entry.
     forgotten: u64,
 }
 
-/// `before` is what the program had counted, and then what it has.
+/// `before` are the program's previous counters, and afterwards its current ones.
 fn compare(name: &str, scene: &mut Scene, frame: &[u8], seen: &mut Seen, before: &mut RedirectCounts) {
     let (action, out) = test_run(&scene.program, frame);
     let after = scene.program.counts().unwrap();

@@ -1,4 +1,4 @@
-//! A running director with its fast path, on cables.
+//! A running director with its kernel path, on cables.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn seen_right(all: &mut [Seen], table: &ForwardingTable, count: u32) {
     assert_eq!(hops, (0..count).map(|number| (number, expected(table, number))).collect::<Vec<_>>());
 }
 
-/// What the program sends a worker does not see; one set of counters covers both.
+/// A worker does not see the frames that the program sends; one set of counters covers both.
 fn forwards(mode: &str, attached: &str) {
     let host = Host::new();
     // A veth takes redirected frames natively only while its other end polls, which GRO makes it do.
@@ -55,7 +55,8 @@ fn forwards(mode: &str, attached: &str) {
     assert!(!ip_link("front").contains("xdp"), "nothing stays behind");
 }
 
-/// A driver takes no program for frames that are longer than a page: then it is generic, and says why.
+/// A driver accepts no program if frames may be longer than a page: then it is attached generically, and the
+/// log has the reason.
 #[test]
 fn jumbo_frames_are_no_case_for_a_driver() {
     with_bpf(|| {
@@ -103,7 +104,7 @@ fn xdp_is_native_and_forwards_by_the_table() {
     with_bpf(|| forwards("xdp", "native"));
 }
 
-/// Killed, it leaves nothing: no program, no forwarding by an old table. Started again, it goes on.
+/// A killed director leaves nothing: no program, no forwarding by an old table. It can be started again.
 #[test]
 fn a_killed_director_leaves_no_program() {
     with_bpf(|| {
@@ -121,13 +122,13 @@ fn a_killed_director_leaves_no_program() {
             drop(director);
             assert!(!ip_link("front").contains("xdp"), "round {round}");
             host.sender().send(&(0..100).map(syn).collect::<Vec<_>>());
-            assert_eq!(collect(&mut ring, 1), [], "round {round}: nobody forwards");
+            assert_eq!(collect(&mut ring, 1), [], "round {round}: nothing forwards");
         }
     });
 }
 
-/// Packets flow while the table is replaced again and again (`XDP_RELOADS`, 50 times by default): none is
-/// lost, doubled or torn, and no program or map stays behind.
+/// Packets are sent while the table is replaced repeatedly (`XDP_RELOADS`, 50 times by default): none is
+/// lost, duplicated or corrupted, and no program or map is left.
 #[test]
 fn reloads_under_load_lose_nothing() {
     with_bpf(|| {

@@ -1,4 +1,4 @@
-//! The table of vectors, with the program as the second judge.
+//! The table of vectors, checked with the kernel program.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,7 +15,7 @@ use crate::support::{
     vectors::{CLIENT, CLIENT6, DNS, DNS6, PIPELINE, WEB, WEB6, all},
 };
 
-/// What the program may do with a frame, counted as it should be.
+/// Checks the program's verdict on a frame and its counters.
 fn check(name: &str, pipeline: &Pipeline, director: &Director, frame: &[u8]) -> (Verdict, u32) {
     let before = director.counts().unwrap();
     let (verdict, action) = compare(name, pipeline, director, frame);
@@ -76,13 +76,13 @@ fn every_reason_is_reached() {
     check("cut in the ports", &PIPELINE, &director, &ethernet(&[0x0800], &packet[..22]));
     let counts = director.counts().unwrap();
     let reached: HashSet<_> = PuntReason::ALL.iter().filter(|reason| counts.punted(**reason) > 0).collect();
-    // A driver without room in front of the frame cannot be had in a test run.
+    // A test run cannot have a driver without room in front of the frame.
     let missing: Vec<_> = PuntReason::ALL.iter().filter(|reason| !reached.contains(reason)).collect();
     assert_eq!(missing, [&PuntReason::NoRoom]);
 }
 
-/// Only user space can finish a checksum that the sender left to its network card. Of all values of the field
-/// one says that it did; with any other, a right checksum and "none" included, the program sends the packet.
+/// Only user space can finish a checksum that the sender left to its network card. A single value of the
+/// field means that; with any other, including a right checksum and "none", the program sends the packet.
 #[test]
 fn an_unfinished_checksum_is_left_to_user_space() {
     let Some(director) = load(&PIPELINE, INGRESS) else { return };
@@ -129,7 +129,7 @@ fn an_unfinished_checksum_is_left_to_user_space() {
     }
 }
 
-/// The most that the kernel has to verify: every length of prefix of both families.
+/// The largest program for the verifier: every prefix length of both families.
 #[test]
 fn every_prefix_length_at_once() {
     let mut binds = Vec::new();
