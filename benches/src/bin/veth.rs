@@ -21,7 +21,7 @@ use benches::cable::{Worker, median, per_second, pin_last, run, syn, table};
 use benches::usage::hidden_arguments;
 use dataplane::drivers::af_packet::AfPacket;
 use dataplane::drivers::pnet::Pnet;
-use dataplane::drivers::{Link, Outgoing};
+use dataplane::drivers::{FrameDriver, Outgoing};
 use dataplane::host::sys::batch::{BATCH, Batch};
 use dataplane::host::sys::interface::Interface;
 use dataplane::host::sys::packet::PacketSocket;
@@ -78,10 +78,10 @@ fn echo(driver: &str, interface: &str) -> anyhow::Result<()> {
     }
 }
 
-fn echo_over(mut link: impl Link, ifindex: u32) -> anyhow::Result<()> {
+fn echo_over(mut driver: impl FrameDriver, ifindex: u32) -> anyhow::Result<()> {
     loop {
-        link.wait(Duration::from_millis(100))?;
-        link.process_batch(|received, out| {
+        driver.wait(Duration::from_millis(100))?;
+        driver.process_batch(|received, out| {
             let len = received.frame.len();
             out.get_mut(..len)?.copy_from_slice(received.frame);
             out.get_mut(..6)?.copy_from_slice(&NOBODY);

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_was_left_behind_is_replaced_but_no_other_file() {
+    fn a_stale_socket_is_replaced_but_no_other_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("control");
         drop(UnixListener::bind(&path).unwrap());

@@ -13,7 +13,7 @@
 //! - The forwarding state is a table with the next hops of its backends. The control loop builds a new state
 //!   when either changes and publishes it with a single store. Workers check for a new state between batches.
 //! - A table that cannot be read, or is older than the running one, changes nothing and is reported.
-//! - A thread of its own reads files ([`table_file`]), so the control loop waits for no file system.
+//! - A thread of its own reads files (`table_file`), so the control loop waits for no file system.
 //!
 //! Requirements on the host: a packet socket only copies, so the kernel gets every packet too. The VIPs are
 //! not addresses of the host and the host does not forward (`net.ipv4.ip_forward`,

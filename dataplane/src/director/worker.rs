@@ -12,7 +12,7 @@ use super::counters::{Aggregate, WorkerCounters};
 use super::forwarding::ForwardingState;
 use super::kernel_path::KernelPath;
 use super::limiter::Limiter;
-use crate::drivers::{Link, Merged, Outgoing, Received};
+use crate::drivers::{FrameDriver, Merged, Outgoing, Received};
 use crate::host::sys::packet::SelfSender;
 use crate::pipeline::{Answer, Verdict};
 
@@ -43,26 +43,31 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const BETWEEN_LOSSES: Duration = Duration::from_secs(1);
 
 /// Forwards until `shared.stop`.
-pub(crate) fn work(number: usize, mut link: impl Link, own: &SelfSender, shared: &Shared) -> io::Result<()> {
+pub(crate) fn work(
+    number: usize,
+    mut driver: impl FrameDriver,
+    own: &SelfSender,
+    shared: &Shared,
+) -> io::Result<()> {
     let mut state = Cache::new(&shared.state);
     let mut decider = Decider { own, limiter: Limiter::new(Instant::now()), ifindex: shared.ifindex };
     let mut losses_read = Instant::now();
     while !shared.stop.load(Ordering::Relaxed) {
-        link.wait(PATIENCE)?;
+        driver.wait(PATIENCE)?;
         let state = state.load();
         let Some(mut counters) = shared.aggregate.counters(number, state) else { break };
-        link.set_room(state.pipeline.room(0));
+        driver.set_room(state.pipeline.room(0));
         let frames =
-            link.process_batch(|received, out| decider.decide(state, &mut counters, received, out))?;
+            driver.process_batch(|received, out| decider.decide(state, &mut counters, received, out))?;
         counters.driver.frames.add(frames);
         if losses_read.elapsed() >= BETWEEN_LOSSES {
             losses_read = Instant::now();
-            counters.driver.lost += link.lost()?;
+            counters.driver.lost += driver.lost()?;
         }
     }
     // Counts the last losses too.
     if let Some(mut counters) = shared.aggregate.counters(number, &Arc::clone(state.load())) {
-        counters.driver.lost += link.lost()?;
+        counters.driver.lost += driver.lost()?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::{FrameCounts, Link, Outgoing, Received, survive_down};
+use super::{FrameCounts, FrameDriver, Outgoing, Received, survive_down};
 use crate::host::sys::batch::{Batch, Sent};
 use crate::host::sys::packet::{Fanout, PacketSocket};
 use crate::host::sys::ring::{Ring, Shape};
@@ -32,7 +32,7 @@ impl AfPacket {
     }
 }
 
-impl Link for AfPacket {
+impl FrameDriver for AfPacket {
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.ring.wait(timeout).or_else(|error| survive_down(error, self.ifindex))
     }

@@ -69,8 +69,8 @@ impl FrameCounts {
     }
 }
 
-/// A driver.
-pub trait Link {
+/// Receives and sends frames on an interface.
+pub trait FrameDriver {
     /// Waits until frames can be received, for at most `timeout`. Receives none.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 

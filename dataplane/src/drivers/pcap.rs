@@ -181,12 +181,12 @@ impl<W: Write> Writer<W> {
         PcapWriter::with_header(writer, header).map(Self).map_err(written)
     }
 
-    /// Writes one frame.
+    /// Writes a frame.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If it cannot be written, or is longer than 2^32 - 1 octets.
     pub fn write(&mut self, time: Duration, frame: &[u8]) -> Result<(), CaptureError> {
-        let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+        let len = u32::try_from(frame.len()).map_err(io::Error::other)?;
         self.0.write_packet(&PcapPacket::new(time, len, frame)).map(|_| ()).map_err(written)
     }
 

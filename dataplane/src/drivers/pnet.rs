@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use pnet::{Channel, Config, DataLinkReceiver, DataLinkSender, NetworkInterface};
 
-use super::{FrameCounts, Link, Outgoing, Received, survive_down};
+use super::{FrameCounts, FrameDriver, Outgoing, Received, survive_down};
 use crate::host::sys::packet::{Fanout, OFFLOAD_HEADER, PacketSocket, take_error, unmute};
 use crate::host::sys::poll::readable;
 use crate::host::sys::ring::Offloads;
@@ -90,7 +90,7 @@ impl std::fmt::Debug for Pnet {
     }
 }
 
-impl Link for Pnet {
+impl FrameDriver for Pnet {
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         let [ready] = readable([self.socket.as_fd()], timeout)?;
         // `pnet` neither clears nor reports a pending error of the socket.

@@ -19,7 +19,7 @@
 //! - The checksum and the options of an IPv4 header are checked before encapsulation. Nothing checks them
 //!   inside the tunnel, and a receiver that delivers the packet through a raw socket would overwrite a wrong
 //!   checksum with a right one.
-//! - A packet from an address that no client can have ([`source`]) is dropped: a service would answer itself.
+//! - A packet from an address that no client can have (`source`) is dropped: a service would answer itself.
 //! - TTL and hop limit stay unchanged: client and server see their real distance.
 mod answer;
 mod compile;

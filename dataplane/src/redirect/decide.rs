@@ -84,7 +84,7 @@ reasons! {
         /// The outer header has a congestion mark that the inner packet cannot carry (RFC 6040 §4.2).
         Congestion = 11 "congestion",
         /// The source of the inner packet, or the client that an ICMP error is about, is an address that no
-        /// client can have: see [`ForbiddenSources`](super::clients::ForbiddenSources).
+        /// client can have: see `ForbiddenSources` in [`clients`](super::clients).
         InnerSource = 12 "inner_source",
         /// The checksum of the inner IPv4 header is wrong.
         HeaderChecksum = 13 "header_checksum",

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_of_this_host_is_its_own_hop() {
+    fn an_address_of_this_host_is_local() {
         assert_eq!(route([127, 0, 0, 1].into()).unwrap(), Route::Local);
     }
 

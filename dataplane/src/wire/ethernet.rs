@@ -122,13 +122,13 @@ impl<'a> Frame<'a> {
     /// Destination address.
     #[must_use]
     pub fn destination(&self) -> Mac {
-        Mac(super::octets(self.header, 0).unwrap_or_default())
+        Mac(super::octets(self.header, 0).expect("invariant: a header has 14 octets or more"))
     }
 
     /// Source address.
     #[must_use]
     pub fn source(&self) -> Mac {
-        Mac(super::octets(self.header, 6).unwrap_or_default())
+        Mac(super::octets(self.header, 6).expect("invariant: a header has 14 octets or more"))
     }
 }
 

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_and_replies_need_a_whole_header() {
+    fn quotes_and_replies_need_a_complete_header() {
         let message = [8, 0, 1, 2, 3, 4, 5, 6, 7];
         for cut in 0..8 {
             assert_eq!(quoted(&message[..cut]), None);

@@ -170,7 +170,7 @@ fn is_installed(tool: &str) -> bool {
 }
 
 #[test]
-fn what_is_sent_for_a_capture_is_whole_to_another_parser() {
+fn frames_sent_for_a_capture_are_valid_for_another_parser() {
     if let Some(tool) = TOOLS.iter().find(|tool| !is_installed(tool)) {
         assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "CI must have {tool}");
         println!("SKIPPED: {tool} is not installed");

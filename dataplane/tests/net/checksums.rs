@@ -388,17 +388,17 @@ fn takes_marked(mode: &str) {
 }
 
 #[test]
-fn the_redirector_takes_what_the_kernel_marks_by_its_socket() {
+fn the_redirector_accepts_marked_packets_by_its_socket() {
     takes_marked("socket");
 }
 
 #[test]
-fn the_redirector_takes_what_the_kernel_marks_in_the_stack() {
+fn the_redirector_accepts_marked_packets_in_the_stack() {
     takes_marked("auto");
 }
 
 #[test]
-fn the_redirector_takes_what_the_kernel_marks_in_the_driver() {
+fn the_redirector_accepts_marked_packets_in_the_driver() {
     takes_marked("xdp");
 }
 

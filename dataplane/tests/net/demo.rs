@@ -30,7 +30,7 @@ fn is_empty(folder: &Path) -> bool {
 }
 
 #[test]
-fn the_demo_breaks_nothing_but_what_it_says_it_breaks() {
+fn the_demo_breaks_only_the_connections_that_it_announces() {
     if !crate::privileged() {
         return;
     }

@@ -47,7 +47,7 @@ fn drains(world: &mut World, number: u8) -> anyhow::Result<End> {
 /// The reason for the rules: a kernel that has the VIP answers every packet that enters, although the
 /// director also forwards it.
 #[test]
-fn without_the_rules_the_kernel_takes_what_is_for_others() {
+fn without_the_rules_the_kernel_accepts_packets_for_other_backends() {
     if !crate::privileged() {
         return;
     }

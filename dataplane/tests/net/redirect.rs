@@ -262,7 +262,7 @@ fn an_ipv6_underlay_works_alike() {
 }
 
 #[test]
-fn the_end_of_the_list_and_ones_own_address_keep() {
+fn packets_are_accepted_at_the_end_of_the_list_and_at_an_own_address() {
     if !crate::privileged() {
         return;
     }
@@ -400,7 +400,7 @@ fn congestion_on_the_envelope_is_told_to_the_packet_inside() {
 
 /// A packet that a redirector's kernel program decapsulates looks to a director like a client's packet.
 #[test]
-fn beside_a_director_the_socket_takes_everything() {
+fn on_a_directors_host_the_socket_takes_all_packets() {
     if !crate::privileged() {
         return;
     }

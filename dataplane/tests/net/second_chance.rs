@@ -310,7 +310,7 @@ fn status_shows_the_second_hop() {
 
 /// Otherwise threads of removed hosts would accumulate from world to world.
 #[test]
-fn a_server_takes_its_connections_with_it() {
+fn a_server_closes_its_connections_when_it_ends() {
     if !crate::privileged() {
         return;
     }

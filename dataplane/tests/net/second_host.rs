@@ -200,7 +200,7 @@ fn a_syn_is_accepted_where_it_arrives() {
 
 /// PROXY forwards it to ALT and ALT to SELF, for every combination of inner and outer family.
 #[test]
-fn an_unknown_ack_goes_down_the_list_and_each_host_says_who_it_is() {
+fn an_unknown_ack_is_forwarded_along_the_list_with_each_hosts_address() {
     if !crate::privileged() {
         return;
     }

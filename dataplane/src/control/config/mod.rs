@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_takes_what_is_there_and_checks_all_of_it() {
+    fn a_replay_uses_the_given_keys_and_checks_all_of_them() {
         let path = Path::new("replay.yaml");
         let config = ReplayConfig::parse(path, "mtu: 9000\nglb: {}\n").unwrap();
         assert_eq!(config.underlay, UnderlayConfig { mtu: Some(9000), ..UnderlayConfig::default() });

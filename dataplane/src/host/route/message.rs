@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_is_read_whole() {
+    fn every_field_of_a_route_is_read() {
         let expected = Route {
             kind: RouteType::Unicast,
             ifindex: Some(5),

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_traffic_class_is_told_for_both_families() {
+    fn the_traffic_class_is_reported_for_both_families() {
         for (bound, to) in
             [("127.0.0.1:0", "127.0.0.1"), ("[::]:0", "127.0.0.1"), ("[::]:0", "::1"), ("[::1]:0", "::1")]
         {
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_traffic_class_is_none() {
+    fn other_control_messages_are_no_traffic_class() {
         for len in 0..CONTROL {
             for octets in [[0; CONTROL], [0xff; CONTROL], [1; CONTROL], [16; CONTROL]] {
                 assert_eq!((traffic_class(&octets[..len]), from_loopback(&octets[..len])), (0, false));

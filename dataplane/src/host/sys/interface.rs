@@ -145,7 +145,8 @@ pub fn driver(interface: &str) -> io::Result<String> {
     let mut request = named(interface)?;
     request.ifr_ifru.ifru_data = (&raw mut information).cast();
     ioctl(&any_socket()?, libc::SIOCETHTOOL, &mut request)?;
-    let name = information.driver.split(|&octet| octet == 0).next().unwrap_or_default();
+    let name = information.driver.split(|&octet| octet == 0).next();
+    let name = name.expect("invariant: split gives at least one part");
     String::from_utf8(name.to_vec()).map_err(io::Error::other)
 }
 

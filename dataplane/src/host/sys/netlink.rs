@@ -43,7 +43,7 @@ impl NetlinkSocket {
 
     fn bind(&self, groups: Groups) -> io::Result<()> {
         let mut address = libc::sockaddr_nl::zeroed();
-        address.nl_family = u16::try_from(libc::AF_NETLINK).unwrap_or_default();
+        address.nl_family = u16::try_from(libc::AF_NETLINK).expect("invariant: 16");
         address.nl_groups = groups.0;
         // SAFETY: the address outlives the call and the length is its size.
         let result = unsafe {
@@ -91,7 +91,7 @@ impl NetlinkSocket {
         for _ in 0..64 {
             let (len, from_kernel) = retry(|| self.receive_one(buffer, flags))?;
             if from_kernel {
-                return Ok(buffer.get(..len).unwrap_or_default());
+                return Ok(&buffer[..len.min(buffer.len())]);
             }
         }
         Err(io::ErrorKind::WouldBlock.into())

@@ -44,7 +44,10 @@ pub(super) fn send_all<'octets>(
         // them and writes only `msg_len` of each message.
         let sent = check(unsafe { libc::sendmmsg(socket.as_raw_fd(), waiting.as_mut_ptr(), len, flags) });
         let done = match sent {
-            Ok(sent) => usize::try_from(sent).unwrap_or(1).clamp(1, waiting.len()),
+            Ok(sent) => {
+                let sent = usize::try_from(sent).expect("invariant: `check` accepts no negative number");
+                sent.clamp(1, waiting.len())
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
             Err(error) => {
                 // The kernel returns an error only if it refuses the first of the waiting messages.

@@ -136,7 +136,7 @@ fn a_frame_longer_than_the_mtu_is_refused_alone() {
 }
 
 #[test]
-fn frames_are_spread_over_a_fanout_group_and_none_comes_twice() {
+fn frames_are_distributed_over_a_fanout_group_and_none_arrives_twice() {
     isolated(|| {
         cable("left", "right");
         let end = Interface::named("right").unwrap().index;

@@ -215,7 +215,7 @@ fn ipv6_inside_too() {
 /// A congestion mark on the outer header must be copied to the inner packet (RFC 6040); the program leaves
 /// that to user space.
 #[test]
-fn a_mark_that_the_packet_inside_lacks_is_left() {
+fn a_congestion_mark_that_the_inner_packet_lacks_is_punted() {
     with_bpf(|| {
         let mut scene = scene(VIP.into());
         let (here, there) = (scene.client.local_addr().unwrap(), scene.client.peer_addr().unwrap());
@@ -274,7 +274,7 @@ fn leaves_what_is_unfinished(vip: IpAddr) {
 }
 
 #[test]
-fn an_unfinished_checksum_inside_is_left_to_user_space() {
+fn an_unfinished_inner_checksum_is_punted() {
     with_bpf(|| leaves_what_is_unfinished(VIP.into()));
     with_bpf(|| leaves_what_is_unfinished("2001:db8::10".parse().unwrap()));
 }
@@ -311,7 +311,7 @@ const CHANGES: [(usize, u8, &str); 18] = [
 
 /// A packet with any error or special property is punted unchanged: each change alone, then every truncation.
 #[test]
-fn all_else_is_left_as_it_came() {
+fn all_other_packets_are_punted_unchanged() {
     with_bpf(|| {
         let scene = scene(VIP.into());
         let (here, there) = (scene.client.local_addr().unwrap(), scene.client.peer_addr().unwrap());
@@ -369,7 +369,7 @@ fn next_is_known(scene: &mut Scene) {
 /// With SYN cookies the kernel has no socket for a flow until its ACK brings the cookie back. The SYN came by
 /// here.
 #[test]
-fn what_follows_a_syn_that_was_kept_here_is_kept() {
+fn segments_after_an_accepted_syn_are_accepted() {
     with_bpf(|| follows_a_syn(VIP.into()));
     with_bpf(|| follows_a_syn("2001:db8::10".parse().unwrap()));
 }
@@ -441,7 +441,7 @@ fn a_cookie_of_another_container_is_passed_on() {
 /// Packets from addresses that no client of this host can have, and GUE in GUE, are rejected and counted by
 /// the socket.
 #[test]
-fn what_no_client_can_have_sent_is_left() {
+fn packets_that_no_client_can_have_sent_are_punted() {
     with_bpf(|| {
         ip("addr add 203.0.113.10/32 dev lo");
         let text = "{version: 1, directors: [10.0.0.0/28], backends: [10.0.1.0/24], vips: [203.0.113.10, \"2001:db8::10\", 203.0.114.0/24]}";

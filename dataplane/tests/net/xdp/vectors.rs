@@ -34,7 +34,7 @@ fn check(name: &str, pipeline: &Pipeline, director: &Director, frame: &[u8]) -> 
 }
 
 #[test]
-fn every_vector_gets_the_same_octets_or_is_left_alone() {
+fn every_vector_gets_the_same_octets_or_is_punted() {
     let Some(director) = load(&PIPELINE, INGRESS) else { return };
     let (mut sent, mut left) = (0, Vec::new());
     for vector in all() {
@@ -84,7 +84,7 @@ fn every_reason_is_reached() {
 /// Only user space can finish a checksum that the sender left to its network card. A single value of the
 /// field means that; with any other, including a right checksum and "none", the program sends the packet.
 #[test]
-fn an_unfinished_checksum_is_left_to_user_space() {
+fn an_unfinished_checksum_is_punted() {
     let Some(director) = load(&PIPELINE, INGRESS) else { return };
     let data = |len| vec![0x5a; len];
     for (v4, protocol, len) in
