@@ -138,7 +138,7 @@ mod tests {
         drop(held);
     }
 
-    /// Each thread holds it for a moment; if two did at once, one would see the other's mark.
+    /// Each thread holds the lock for a moment; if two held it at once, one would see the other's flag.
     #[test]
     fn a_lock_that_is_removed_while_others_wait_for_it_is_held_once() {
         use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -159,7 +159,7 @@ mod tests {
                 });
             }
         });
-        // How often depends on the scheduler; zero would mean that the test tried nothing.
+        // The number depends on the scheduler; zero would mean that the test tried nothing.
         assert!(taken.into_inner() > 0);
     }
 }

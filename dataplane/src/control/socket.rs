@@ -18,9 +18,9 @@ use crate::host::sys::poll::any_readable;
 /// Format of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For programs.
+    /// JSON for programs.
     Json,
 }
 
@@ -104,8 +104,8 @@ impl Room {
         self.pause.is_none_or(|until| until <= Instant::now())
     }
 
-    /// Halves the limit, because no descriptor is left beyond `clients` connections and the program itself
-    /// needs some too.
+    /// Limits the clients to half of the current number, because no descriptor is left for more and the program
+    /// itself needs some too.
     fn shrink(&mut self, clients: usize) {
         self.clients = (clients / 2).clamp(1, self.clients);
         self.pause = Some(Instant::now() + PATIENCE);
@@ -303,7 +303,7 @@ mod tests {
             let crowd: Vec<UnixStream> = (0..200)
                 .map(|number| {
                     let mut stream = UnixStream::connect(&path).unwrap();
-                    // Those that came first may have been cut off already.
+                    // The oldest clients may have been disconnected already.
                     drop(stream.write_all([&b""[..], b"te", b"json\n"][number % 3]));
                     stream
                 })

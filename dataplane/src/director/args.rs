@@ -32,7 +32,7 @@ impl RunArgs {
     /// Runs until SIGTERM or SIGINT.
     ///
     /// # Errors
-    /// If the configuration or the table is refused, or the system says no.
+    /// If the configuration or the table is refused, or a system call fails.
     pub fn run(&self) -> anyhow::Result<()> {
         if self.check {
             return Director::check(&self.config);

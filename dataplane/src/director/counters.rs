@@ -255,8 +255,8 @@ impl Report {
             frames: counters.frames,
             encapsulated: counters.encapsulated,
             local: counters.local,
-            answered: Answer::ALL.iter().map(|one| (one.name(), counters.answered(*one))).collect(),
-            passed: PassReason::ALL.iter().map(|one| (one.name(), counters.passed(*one))).collect(),
+            answered: Answer::ALL.iter().map(|answer| (answer.name(), counters.answered(*answer))).collect(),
+            passed: PassReason::ALL.iter().map(|reason| (reason.name(), counters.passed(*reason))).collect(),
             dropped_total: dropped.values().sum::<u64>() + dropped_by_driver,
             dropped,
             driver: [

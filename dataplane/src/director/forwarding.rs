@@ -61,7 +61,7 @@ impl ForwardingState {
 
     /// The interface that a packet leaves through.
     #[inline]
-    pub(crate) fn egress(&self, done: &Encapsulated) -> u32 {
+    pub(crate) fn outgoing_interface(&self, done: &Encapsulated) -> u32 {
         let next_hop = self.pipeline.next_hop(done.primary);
         next_hop
             .and_then(NextHop::ifindex)

@@ -135,7 +135,7 @@ impl Director {
     /// Opens all resources. Signals are blocked for the calling thread from here on.
     ///
     /// # Errors
-    /// If the configuration or the table is refused, or the system says no.
+    /// If the configuration or the table is refused, or a system call fails.
     pub fn start(config_path: &Path, options: Options) -> anyhow::Result<Self> {
         let config = options.load(config_path)?;
         let (file, table) = TableFile::open(&config.table)?;
@@ -369,7 +369,7 @@ fn settings(config: &Config) -> Settings {
     Settings { underlay: config.underlay, too_big_per_second: config.too_big_per_second }
 }
 
-/// The folder that a file lies in.
+/// The folder of a file.
 fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

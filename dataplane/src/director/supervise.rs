@@ -29,7 +29,7 @@ pub(crate) struct Supervisor {
     options: Options,
     config_path: PathBuf,
     history: Mutex<History>,
-    /// Locked by the loop for as long as it runs.
+    /// Locked by the loop as long as it runs.
     control: Mutex<ControlState>,
 }
 

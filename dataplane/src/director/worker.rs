@@ -95,7 +95,7 @@ impl Decider<'_> {
         counters.verdicts.count(&verdict);
         match verdict {
             Verdict::Encapsulate(done) => {
-                Some(Outgoing { len: done.len as usize, ifindex: state.egress(&done) })
+                Some(Outgoing { len: done.len as usize, ifindex: state.outgoing_interface(&done) })
             }
             Verdict::Pass(_) | Verdict::Drop(_) => None,
             Verdict::Answer { answer, len } => self.answer(state, counters, answer, len),

@@ -141,15 +141,15 @@ impl FrameDriver for Pnet {
     }
 }
 
-/// Frames taken before what was sent is accounted for and a new table looked at.
+/// Largest number of frames received before the counters are updated and a new table is used.
 const BATCH: usize = 64;
-/// Octets; the largest merged frame and its headers.
+/// Length of the largest merged frame with its headers, in octets.
 const LARGEST_FRAME: usize = 65_536 + 256;
 const ROOM: usize = 2048;
-/// Octets that the kernel may hold for the socket.
+/// Size of the kernel's buffer for the socket, in octets.
 const RECEIVE_BUFFER: i32 = 4 << 20;
 
-/// The frame with its checksum finished, in `scratch` if that takes a change.
+/// The frame with its checksum finished, in `scratch` if it had to be changed.
 fn finished<'a>(frame: &'a [u8], offloads: Offloads, scratch: &'a mut [u8]) -> &'a [u8] {
     let Some(partial) = offloads.partial else { return frame };
     let Some(copy) = scratch.get_mut(..frame.len()) else { return frame };
@@ -158,7 +158,7 @@ fn finished<'a>(frame: &'a [u8], offloads: Offloads, scratch: &'a mut [u8]) -> &
     copy
 }
 
-/// To one host, and not to this one.
+/// Whether a frame is for a single host other than this one.
 fn is_foreign(frame: &[u8], own: [u8; 6]) -> bool {
     frame.first_chunk::<6>().is_some_and(|to| to[0] & 1 == 0 && *to != own)
 }

@@ -17,11 +17,11 @@ pub struct Underlay {
     /// Length of the largest IP packet that the path to every backend carries, in octets, outer header
     /// included.
     pub mtu: u16,
-    /// What to do with echo requests to a VIP.
+    /// How echo requests to a VIP are handled.
     pub echo: Echo,
 }
 
-/// What to do with an echo request to a VIP.
+/// How an echo request to a VIP is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Echo {
     /// Send it to a backend, chosen by the addresses; a reply then shows that the whole path works.

@@ -12,11 +12,11 @@ pub enum Verdict {
     /// stack. A driver sends it through a raw socket, whose packets pass the loopback interface. The kernel
     /// would drop a looped-back frame with our own source address as a martian.
     Local(Encapsulated),
-    /// Drop the frame and, if the limiter allows, send `out[..len]` back where it came from.
+    /// Drop the frame and, if the limiter allows, send `out[..len]` back on the link that it came from.
     Answer {
         /// What is answered, and why.
         answer: Answer,
-        /// Octets written.
+        /// Length of the answer in octets.
         len: u32,
     },
     /// Leave the frame to the host.

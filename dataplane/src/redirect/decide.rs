@@ -79,7 +79,7 @@ reasons! {
         Protocol = 8 "protocol",
         /// The destination of the inner packet is no VIP.
         Destination = 9 "destination",
-        /// `next_hop` lies beyond the list, or the hop that it names is not one of `backends`.
+        /// `next_hop` is beyond the list, or the hop is in none of the prefixes `backends`.
         NextHop = 10 "next_hop",
         /// The outer header has a congestion mark that the inner packet cannot carry (RFC 6040 §4.2).
         Congestion = 11 "congestion",

@@ -331,12 +331,12 @@ pub(crate) mod tests {
         assert!(matches!(Inner::parse(41, &with_header(0)).unwrap().kind, Kind::Tcp(..)));
     }
 
-    /// The service sends from the VIP; an error about that quotes VIP to client.
+    /// The service sends from the VIP; an error about such a packet quotes VIP and client.
     #[test]
     fn errors_follow_the_flow_that_they_quote() {
         let mut sent = Vec::new();
         PacketBuilder::ipv4(VIP, CLIENT, 64).tcp(443, 50_000, 1, 1).write(&mut sent, &[0; 100]).unwrap();
-        // A router between, and only eight octets of the TCP header, as RFC 792 has it.
+        // From a router on the path, with only eight octets of the TCP header, as in RFC 792.
         let error = |kind: Icmpv4Type, quote: &[u8]| {
             let icmp = Icmpv4Header::with_checksum(kind, quote);
             let payload = [icmp.to_bytes().as_slice(), quote].concat();
@@ -360,7 +360,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_header_that_is_not_sound_is_refused() {
+    fn an_invalid_header_is_refused() {
         let good = syn(CLIENT, VIP);
         for bit in (0..20 * 8).filter(|bit| ![0, 2, 3].contains(&(bit / 8))) {
             let mut bad = good.clone();

@@ -143,7 +143,7 @@ impl SocketTable {
     }
 }
 
-/// `nlmsghdr` and `inet_diag_req_v2` (linux/inet_diag.h), host byte order but for ports and addresses.
+/// `nlmsghdr` and `inet_diag_req_v2` (linux/inet_diag.h), in host byte order except for ports and addresses.
 fn request(flow: &Flow, sequence: u32) -> [u8; REQUEST] {
     let mut octets = [0; REQUEST];
     octets[..4].copy_from_slice(&REQUEST_LEN.to_ne_bytes());
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// A listener of `::` has IPv4 connections of the IPv6 kind.
+    /// IPv4 connections of a listener on `::` are IPv6 sockets.
     #[test]
     fn ipv4_connections_of_a_dual_stack_listener_are_known() {
         let Ok(listener) = TcpListener::bind("[::]:0") else {

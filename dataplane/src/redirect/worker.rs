@@ -402,7 +402,7 @@ impl Packet {
     }
 }
 
-/// Where a datagram came from.
+/// Sender and interface of a datagram.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     sender: SocketAddr,
@@ -502,7 +502,7 @@ pub(crate) mod tests {
         super::read(config, &own(), datagram, from)
     }
 
-    /// GUE by hand: hops as given, then an IPv4 SYN to `vip`.
+    /// Hand-written GUE with the given hops, then an IPv4 SYN to `vip`.
     pub(crate) fn datagram(next_hop: u8, hops: &[[u8; 4]], vip: [u8; 4]) -> Vec<u8> {
         let count = u8::try_from(hops.len()).unwrap();
         let mut octets = vec![count + 1, 4, 0, 0, 0, 0, next_hop, count];

@@ -78,7 +78,7 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Reads the header and at most [`MAX_TAGS`] tags; a third one shows as `ether_type`.
+    /// Reads the header and at most [`MAX_TAGS`] tags; a third tag is returned as `ether_type`.
     ///
     /// # Errors
     /// `Truncated` if the frame ends inside the header or a tag.
@@ -94,21 +94,21 @@ impl<'a> Frame<'a> {
 
     #[cold]
     fn parse_tags(frame: &'a [u8], mut ether_type: u16) -> Result<Self, WireError> {
-        let mut at = HEADER_LEN;
+        let mut offset = HEADER_LEN;
         for _ in 0..MAX_TAGS {
             if !is_tag(ether_type) {
                 break;
             }
-            let tag = SingleVlanHeaderSlice::from_slice(frame.get(at..).unwrap_or(&[]));
+            let tag = SingleVlanHeaderSlice::from_slice(frame.get(offset..).unwrap_or(&[]));
             ether_type = tag.map_err(|_| WireError::Truncated)?.ether_type().0;
-            at += TAG_LEN;
+            offset += TAG_LEN;
         }
-        Self::split(frame, at, ether_type)
+        Self::split(frame, offset, ether_type)
     }
 
     #[inline]
-    fn split(frame: &'a [u8], at: usize, ether_type: u16) -> Result<Self, WireError> {
-        let (header, payload) = frame.split_at_checked(at).ok_or(WireError::Truncated)?;
+    fn split(frame: &'a [u8], offset: usize, ether_type: u16) -> Result<Self, WireError> {
+        let (header, payload) = frame.split_at_checked(offset).ok_or(WireError::Truncated)?;
         Ok(Self { header, ether_type, payload })
     }
 

@@ -225,14 +225,14 @@ mod tests {
     #[test]
     fn every_half_word() {
         let good = packet(4, 2, &[0; 200]);
-        for at in [0, 2, 4, 6] {
+        for offset in [0, 2, 4, 6] {
             for value in 0..=u16::MAX {
                 let mut bytes = good.clone();
-                bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+                bytes[offset..offset + 2].copy_from_slice(&value.to_be_bytes());
                 assert_eq!(
                     Gue::parse(&bytes).map(|g| g.hops.len()),
                     expected(&bytes),
-                    "octet {at}: {value:04x}"
+                    "octet {offset}: {value:04x}"
                 );
             }
         }

@@ -44,8 +44,8 @@ pub mod protocol {
     pub const ICMPV6: u8 = 58;
 }
 
-/// Reads `N` octets at offset `at`, if the slice has them.
+/// Reads `N` octets at `offset`, if the slice has them.
 #[inline]
-fn octets<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..)?.first_chunk::<N>().copied()
+fn octets<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+    bytes.get(offset..)?.first_chunk::<N>().copied()
 }

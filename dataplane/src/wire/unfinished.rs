@@ -130,8 +130,8 @@ mod tests {
         let len = u16::try_from(whole.len() - partial.start).unwrap().to_be_bytes();
         let number = [0, if partial.field == 16 { 6 } else { 17 }];
         let mut frame = whole.to_vec();
-        let at = partial.start + partial.field;
-        frame[at..at + 2].copy_from_slice(&reference(&[addresses, &len, &number]).to_be_bytes());
+        let offset = partial.start + partial.field;
+        frame[offset..offset + 2].copy_from_slice(&reference(&[addresses, &len, &number]).to_be_bytes());
         frame
     }
 
@@ -161,13 +161,13 @@ mod tests {
         for (v4, tcp) in kinds() {
             let (mut packet, partial) = whole(v4, tcp, &[0; 2]);
             let pseudo = unfinished(&packet, partial);
-            let at = partial.start + partial.field;
-            let wanted = u16::from_be_bytes([pseudo[at], pseudo[at + 1]]);
+            let offset = partial.start + partial.field;
+            let wanted = u16::from_be_bytes([pseudo[offset], pseudo[offset + 1]]);
             // Checksum + payload is constant in one's complement, and the payload is 0 now.
-            let now = u16::from_be_bytes([packet[at], packet[at + 1]]);
+            let now = u16::from_be_bytes([packet[offset], packet[offset + 1]]);
             let payload = reference(&[&now.to_be_bytes(), &(!wanted).to_be_bytes()]);
             packet = whole(v4, tcp, &payload.to_be_bytes()).0;
-            assert_eq!(packet[at..at + 2], wanted.to_be_bytes(), "{v4} {tcp}: built to be equal");
+            assert_eq!(packet[offset..offset + 2], wanted.to_be_bytes(), "{v4} {tcp}: built to be equal");
             assert_eq!(find(&packet), Some(partial));
             let mut finished = packet.clone();
             finish(&mut finished, partial);

@@ -176,7 +176,7 @@ fn ecn_is_copied_and_dscp_is_not() {
 }
 
 #[test]
-fn all_parts_of_a_datagram_take_one_way() {
+fn all_fragments_of_a_datagram_take_the_same_path() {
     let mut ways = HashSet::new();
     for offset in [0, 185, 370] {
         let word = if offset == 370 { offset } else { offset | 0x2000 };

@@ -172,7 +172,7 @@ fn a_file_that_is_read_is_not_overwritten() {
 }
 
 #[test]
-fn a_broken_capture_is_told_once() {
+fn an_invalid_capture_is_reported_once() {
     let dir = tempfile::tempdir().unwrap();
     write_table(&dir.path().join("table.bin"));
     std::fs::write(dir.path().join("in.pcap"), b"nothing of the sort, but long enough").unwrap();

@@ -277,7 +277,7 @@ fn with_right_checksum(packet: &[u8]) -> Vec<u8> {
 /// A foreign director on the same host may send packets with unfinished checksums. The baseline is the packet
 /// that a redirector would deliver without finishing it: the kernel drops it.
 #[test]
-fn the_redirector_finishes_what_it_keeps() {
+fn the_redirector_finishes_checksums_of_accepted_packets() {
     if !crate::privileged() {
         return;
     }

@@ -290,7 +290,7 @@ fn ones_own_address_hides_no_hop_behind_it() {
 }
 
 #[test]
-fn strangers_and_strange_lists_are_refused() {
+fn unknown_senders_and_invalid_lists_are_rejected() {
     if !crate::privileged() {
         return;
     }

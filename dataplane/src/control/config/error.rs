@@ -22,7 +22,7 @@ enum Problem {
     /// Not YAML, or not the expected document.
     Document(String),
     Unreadable(String),
-    /// The file is longer than any configuration.
+    /// The file is longer than the limit for configurations.
     TooLarge(String),
 }
 

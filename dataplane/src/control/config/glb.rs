@@ -18,7 +18,7 @@ pub struct GlbFields {
     pub alt_hash_fields: HashFields,
 }
 
-/// GLB's own defaults.
+/// GLB's defaults.
 impl Default for GlbFields {
     fn default() -> Self {
         Self { hash_fields: HashFields::SRC_ADDR, alt_hash_fields: HashFields::NONE }

@@ -27,32 +27,32 @@ pub struct Config {
     pub table: PathBuf,
     /// Name of the interface that receives frames.
     pub interface: String,
-    /// How frames come in and go out.
+    /// How frames are received and sent.
     pub mode: Mode,
     /// Number of worker threads; `None` for one per CPU that the process may use.
     pub workers: Option<u16>,
     /// How offloads that change frames are handled.
     pub offloads: Offloads,
-    /// How packets leave.
+    /// Addresses and limits of encapsulated packets.
     pub underlay: UnderlayConfig,
     /// Largest number of "too big" answers per worker and second.
     pub too_big_per_second: u32,
     /// Path of the control socket.
     pub control: Option<PathBuf>,
-    /// What GLB's director.conf says of the table, if that is GLB's.
+    /// Hash fields of the table, if it is a GLB Director file.
     pub glb: Option<GlbFields>,
 }
 
 /// The part of the configuration that `replay` uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayConfig {
-    /// How packets leave.
+    /// Addresses and limits of encapsulated packets.
     pub underlay: UnderlayConfig,
-    /// What GLB's director.conf says of the table, if that is GLB's.
+    /// Hash fields of the table, if it is a GLB Director file.
     pub glb: Option<GlbFields>,
 }
 
-/// How packets leave.
+/// Addresses and limits of encapsulated packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnderlayConfig {
     /// Outer source address towards IPv4 backends; `None` for the source address of the routes.
@@ -64,11 +64,11 @@ pub struct UnderlayConfig {
     /// Length of the largest IP packet that the path to every backend carries, in octets; `None` for the MTU
     /// of the routes.
     pub mtu: Option<u16>,
-    /// What to do with an echo request to a VIP.
+    /// How echo requests to a VIP are handled.
     pub echo: Echo,
 }
 
-/// How frames come in and go out.
+/// How frames are received and sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The kernel program if it can be loaded and attached; the ring takes all other frames.
@@ -235,7 +235,7 @@ pub(crate) fn choice<T: Copy>(
     field.map_or(Ok(default), |field| field.one_of(all))
 }
 
-/// As the kernel's `dev_valid_name` has it.
+/// Checks a name as the kernel's `dev_valid_name` does.
 pub(crate) fn interface(field: Field<'_>) -> Result<String, ConfigError> {
     let name = field.text();
     let fits = (1..=15).contains(&name.len()) && name != "." && name != "..";
@@ -261,11 +261,11 @@ fn is_host(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || address.is_loopback())
 }
 
-/// Not a group address, which no single host has.
+/// Refuses a group address, which no single host has.
 fn mac(field: Field<'_>) -> Result<Mac, ConfigError> {
     let found = field.text().parse::<Mac>().ok();
-    let one = found.filter(|Mac(octets)| octets[0] & 1 == 0 && *octets != [0; 6]);
-    one.ok_or_else(|| field.refuse("the address of one network card, such as 02:00:5e:10:00:01"))
+    let mac = found.filter(|Mac(octets)| octets[0] & 1 == 0 && *octets != [0; 6]);
+    mac.ok_or_else(|| field.refuse("the address of one network card, such as 02:00:5e:10:00:01"))
 }
 
 #[cfg(test)]
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(config, expected);
     }
 
-    /// The example that operators start from says what each default is.
+    /// The comments of the example configuration state the defaults.
     #[test]
     fn the_example_in_the_repository_is_read() {
         let text = include_str!("../../../../configs/dataplane.yaml");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn each_wrong_value_is_refused_with_its_place() {
+    fn each_invalid_value_is_refused_with_its_line() {
         let at = "/etc/tryst/dataplane.yaml";
         for (line, expected) in [
             ("mode: xpd", "mode: found `xpd`, allowed: auto, xdp, af-packet, pnet"),
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_document_is_refused_with_its_line() {
+    fn an_invalid_document_is_refused_with_its_line() {
         for (text, line, part) in [
             ("version: 1\ntable: t\ninterface: e\nmod: pnet\n", 4, "mod"),
             ("version: 1\ntable: t\ntable: u\ninterface: e\n", 3, "table"),
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_program_listens_is_read_from_either_file_and_from_one_that_is_refused_now() {
+    fn the_control_socket_is_read_from_either_configuration_also_from_an_invalid_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.yaml");
         let read = |text: &str| {

@@ -234,7 +234,7 @@ fn hash_v6(key: &Key, seed: u64) -> u64 {
     (word ^ seed).wrapping_mul(SPREAD)
 }
 
-/// Both slots of a key among `slots`, a power of two.
+/// Both slots of a key in an array of `slots` slots, a power of two.
 fn slots_of(hash: u64, slots: usize) -> [usize; 2] {
     [(hash >> 40) as usize & (slots - 1), (hash >> 20) as usize & (slots - 1)]
 }
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn sixty_thousand_addresses_find_their_places() {
+    fn sixty_thousand_addresses_are_placed() {
         let binds: Vec<_> = (0..65_536u32)
             .map(|n| {
                 let address = if n % 2 == 0 {

@@ -33,7 +33,7 @@ pub enum Attached {
 }
 
 impl Attached {
-    /// The word in logs and reports.
+    /// The name in logs and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

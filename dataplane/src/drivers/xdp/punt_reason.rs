@@ -10,7 +10,7 @@ reasons! {
         NotIp = 0 "not_ip",
         /// More than one VLAN tag.
         Tags = 1 "tags",
-        /// It ends before the ports.
+        /// The frame ends before the ports.
         Short = 2 "short",
         /// IPv4 with options, or a version other than the link header's type.
         IpHeader = 3 "ip_header",

@@ -133,7 +133,7 @@ pub(super) struct Neighbour {
     pub(super) address: IpAddr,
     /// Its link address; `None` while it is unknown or failed.
     pub(super) mac: Option<[u8; 6]>,
-    /// The operator set it, or its link needs none: the kernel never sends a request for it.
+    /// Whether the operator set it, or its link needs no address: the kernel never sends a request for it.
     pub(super) fixed: bool,
 }
 
@@ -175,7 +175,7 @@ pub(super) fn route_request(to: IpAddr, sequence: u32) -> Vec<u8> {
     get_route(header, vec![RouteAttribute::Destination(to.into())], 0, sequence)
 }
 
-/// Requests what the kernel would do with a packet that comes in by an interface.
+/// Requests what the kernel would do with a packet that arrives on an interface.
 pub(super) fn arrival_request(from: IpAddr, to: IpAddr, ifindex: u32, sequence: u32) -> Vec<u8> {
     let header = RouteHeader {
         address_family: family(to),

@@ -287,11 +287,11 @@ impl Resolver {
     }
 }
 
-/// The kernel answers in microseconds.
+/// Time limit for a reply; the kernel normally replies within microseconds.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Octets; the size that netlink(7) recommends is 8 KiB, and dumps use up to 32.
+/// Size of the receive buffer in octets: netlink(7) recommends 8 KiB, and dumps use up to 32 KiB.
 const BUFFER: usize = 32 << 10;
-/// Addresses that no host has: of the networks for benchmarks (RFC 2544 and RFC 5180).
+/// Addresses that no host has, from the networks for benchmarks (RFC 2544 and RFC 5180).
 const STRANGER_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const STRANGER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1);
 /// The MTU of `lo`.

@@ -278,7 +278,7 @@ fn encode(address: SocketAddr) -> ([u8; NAME], libc::socklen_t) {
 fn controls(mut control: &[u8]) -> impl Iterator<Item = (i32, i32, &[u8])> {
     const WORD: usize = size_of::<libc::size_t>();
     std::iter::from_fn(move || {
-        let number = |at: usize| Some(i32::from_ne_bytes(*control.get(at..)?.first_chunk()?));
+        let number = |offset: usize| Some(i32::from_ne_bytes(*control.get(offset..)?.first_chunk()?));
         let len = usize::from_ne_bytes(*control.first_chunk()?);
         let (level, kind) = (number(WORD)?, number(WORD + 4)?);
         let value = control.get(size_of::<libc::cmsghdr>()..len)?;
@@ -301,12 +301,12 @@ fn traffic_class(control: &[u8]) -> u8 {
 /// `in_pktinfo` starts with the index of the interface; `in6_pktinfo` has it after an address.
 fn from_loopback(control: &[u8]) -> bool {
     let interface = |(level, kind, value): (i32, i32, &[u8])| {
-        let at = match (level, kind) {
+        let offset = match (level, kind) {
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => 0,
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => 16,
             _ => return None,
         };
-        value.get(at..)?.first_chunk().map(|index| i32::from_ne_bytes(*index))
+        value.get(offset..)?.first_chunk().map(|index| i32::from_ne_bytes(*index))
     };
     controls(control).find_map(interface) == Some(LOOPBACK)
 }
@@ -364,7 +364,7 @@ mod tests {
                 got.push(buffers.message(index).to_vec());
             }
         }
-        // Longer than the room: cut, and never over its neighbour.
+        // A message that is too long is truncated and does not overwrite the next buffer.
         let expected: Vec<&[u8]> = sent.iter().map(|octets| &octets[..octets.len().min(64)]).collect();
         assert_eq!(got, expected);
     }
@@ -420,7 +420,7 @@ mod tests {
         for socket in &sockets {
             assert_eq!(delays(socket.as_fd()).unwrap(), [0, u64::MAX, 0]);
         }
-        // A socket that would be held shows it in each of them.
+        // Each of these options shows its value if it is set.
         let held = sockets[0].as_fd();
         // Any other clock needs CAP_NET_ADMIN.
         let clock_monotonic = [1_u32, 0];

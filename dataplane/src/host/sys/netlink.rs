@@ -87,7 +87,7 @@ impl NetlinkSocket {
         buffer: &'buffer mut [u8],
         flags: libc::c_int,
     ) -> io::Result<&'buffer [u8]> {
-        // Other processes may write to the socket too: those datagrams are dropped, a bounded number of them.
+        // Other processes may write to the socket too: drops a limited number of such datagrams.
         for _ in 0..64 {
             let (len, from_kernel) = retry(|| self.receive_one(buffer, flags))?;
             if from_kernel {

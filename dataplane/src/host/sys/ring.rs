@@ -113,21 +113,21 @@ impl Ring {
 
     /// The status word of a block, the only part of the map that both sides access concurrently.
     fn status(&self, index: usize) -> &AtomicU32 {
-        let at = index * self.block_len + STATUS_OFFSET;
-        debug_assert!(at + 4 <= self.map.len);
+        let offset = index * self.block_len + STATUS_OFFSET;
+        debug_assert!(offset + 4 <= self.map.len);
         // SAFETY: callers pass `index < blocks`, so the offset lies inside the map, which `self` keeps alive.
-        let word = unsafe { self.map.start.add(at) };
-        // SAFETY: the map is page aligned and `at` is a multiple of 4; no `&mut` covers this word (a block's
-        // slice begins after it), and the kernel accesses it as one aligned word.
+        let word = unsafe { self.map.start.add(offset) };
+        // SAFETY: the map is page aligned and `offset` is a multiple of 4; no `&mut` covers this word (a
+        // block's slice begins after it), and the kernel accesses it as one aligned word.
         unsafe { AtomicU32::from_ptr(word.cast().as_ptr()) }
     }
 
     /// A block that this program owns.
     fn take(&mut self, index: usize) -> Block<'_> {
-        let at = index * self.block_len + BODY_OFFSET;
-        debug_assert!(at - BODY_OFFSET + self.block_len <= self.map.len);
+        let offset = index * self.block_len + BODY_OFFSET;
+        debug_assert!(offset - BODY_OFFSET + self.block_len <= self.map.len);
         // SAFETY: callers pass `index < blocks`, so the offset lies inside the map.
-        let body = unsafe { self.map.start.add(at) };
+        let body = unsafe { self.map.start.add(offset) };
         // SAFETY: the octets up to the block's end are inside the map, which outlives the borrow of `self`.
         // The kernel does not access the block until its status word is released, which `Block::drop` does
         // last. `&mut self` means that no other block of this ring is borrowed.
@@ -186,28 +186,28 @@ pub struct Frame<'block> {
 struct Entries<'ring> {
     body: &'ring mut [u8],
     left: u32,
-    at: usize,
+    offset: usize,
     malformed: u32,
 }
 
 impl<'ring> Entries<'ring> {
     fn of(body: &'ring mut [u8]) -> Self {
         let left = word(body, 0).unwrap_or(0);
-        let at = offset(word(body, 4).unwrap_or(0));
-        Self { body, left, at, malformed: 0 }
+        let offset = offset(word(body, 4).unwrap_or(0));
+        Self { body, left, offset, malformed: 0 }
     }
 
     fn frame(&mut self) -> Option<Frame<'_>> {
         while self.left > 0 {
             self.left -= 1;
-            let Some(entry) = Entry::read(self.body, self.at) else {
+            let Some(entry) = Entry::read(self.body, self.offset) else {
                 // Without a valid header the next entry cannot be found.
                 self.malformed += 1 + self.left;
                 self.left = 0;
                 return None;
             };
             // `left` bounds the loop, also for an entry that points to an earlier one.
-            self.at = self.at.saturating_add(entry.next);
+            self.offset = self.offset.saturating_add(entry.next);
             let range = entry.range(self.body);
             if range.is_none() {
                 self.malformed += 1;
@@ -223,7 +223,7 @@ impl<'ring> Entries<'ring> {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     /// Offset of the entry in the body.
-    at: usize,
+    offset: usize,
     next: usize,
     captured: usize,
     on_wire: usize,
@@ -235,12 +235,12 @@ struct Entry {
 }
 
 impl Entry {
-    fn read(body: &[u8], at: usize) -> Option<Self> {
-        let (header, address) = body.get(at..)?.split_first_chunk::<ENTRY_HEADER>()?;
+    fn read(body: &[u8], offset: usize) -> Option<Self> {
+        let (header, address) = body.get(offset..)?.split_first_chunk::<ENTRY_HEADER>()?;
         Some(Self {
             // `sll_pkttype`.
             kind: *address.get(10)?,
-            at,
+            offset,
             next: offset_of(word(header, 0)?),
             captured: offset_of(word(header, 12)?),
             on_wire: offset_of(word(header, 16)?),
@@ -258,7 +258,7 @@ impl Entry {
         if self.mac < ENTRY_HEADER + OFFLOAD_HEADER + VLAN_TAG || self.captured < ETHERNET {
             return None;
         }
-        let start = self.at.checked_add(self.mac)?;
+        let start = self.offset.checked_add(self.mac)?;
         let end = start.checked_add(self.captured)?;
         (end <= body.len()).then_some(start..end)
     }
@@ -412,12 +412,12 @@ fn half_of(value: u32) -> u16 {
     u16::from_be_bytes([c, d])
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+fn word(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(offset..)?.first_chunk()?))
 }
 
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+fn half(bytes: &[u8], offset: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*bytes.get(offset..)?.first_chunk()?))
 }
 
 #[cfg(test)]

@@ -1,34 +1,34 @@
-//! Ring blocks as the kernel lays them out, whole, cut and lying.
+//! Ring blocks in the kernel's layout: valid, truncated and with wrong numbers.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A block body as the kernel lays it out, with these frames; `tag` is one that receive offload stripped.
+/// A block body in the kernel's layout, with these frames; `tag` is a tag that receive offload stripped.
 fn body(frames: &[&[u8]], tag: Option<u16>) -> Vec<u8> {
     let mut body = vec![0; 36];
     put(&mut body, 0, u32::try_from(frames.len()).unwrap());
     put(&mut body, 4, 48);
     for frame in frames {
-        let at = body.len();
+        let offset = body.len();
         let mac = 112;
         let len = (mac + frame.len()).next_multiple_of(16);
-        body.resize(at + len, 0);
-        put(&mut body, at, u32::try_from(len).unwrap());
-        put(&mut body, at + 12, u32::try_from(frame.len()).unwrap());
-        put(&mut body, at + 16, u32::try_from(frame.len()).unwrap());
+        body.resize(offset + len, 0);
+        put(&mut body, offset, u32::try_from(len).unwrap());
+        put(&mut body, offset + 12, u32::try_from(frame.len()).unwrap());
+        put(&mut body, offset + 16, u32::try_from(frame.len()).unwrap());
         if let Some(tag) = tag {
-            put(&mut body, at + 20, libc::TP_STATUS_VLAN_VALID);
-            put(&mut body, at + 32, u32::from(tag));
+            put(&mut body, offset + 20, libc::TP_STATUS_VLAN_VALID);
+            put(&mut body, offset + 32, u32::from(tag));
         }
-        body[at + 24..at + 26].copy_from_slice(&u16::try_from(mac).unwrap().to_ne_bytes());
-        body[at + mac..at + mac + frame.len()].copy_from_slice(frame);
+        body[offset + 24..offset + 26].copy_from_slice(&u16::try_from(mac).unwrap().to_ne_bytes());
+        body[offset + mac..offset + mac + frame.len()].copy_from_slice(frame);
     }
     body
 }
 
-fn put(body: &mut [u8], at: usize, value: u32) {
-    body[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+fn put(body: &mut [u8], offset: usize, value: u32) {
+    body[offset..offset + 4].copy_from_slice(&value.to_ne_bytes());
 }
 
 fn read(body: &mut [u8]) -> (Vec<Vec<u8>>, u32) {
@@ -65,9 +65,9 @@ fn each_lie_about_an_entry_costs_that_frame_only() {
         ("no room for the virtio_net_hdr", 24, &50_u16.to_ne_bytes()),
         ("shorter than an Ethernet header", 12, &13_u32.to_ne_bytes()),
     ];
-    for (lie, at, value) in lies {
+    for (lie, offset, value) in lies {
         let mut body = body(&frames, None);
-        body[36 + at..36 + at + value.len()].copy_from_slice(value);
+        body[36 + offset..36 + offset + value.len()].copy_from_slice(value);
         assert_eq!(read(&mut body), (vec![frames[1].to_vec()], 1), "{lie}");
     }
 }
@@ -88,7 +88,7 @@ fn a_count_that_is_too_high_ends() {
     put(&mut body, 0, u32::MAX);
     let (frames, malformed) = read(&mut body);
     assert_eq!((frames.len(), malformed), (1, u32::MAX - 1));
-    // An entry that points at itself is read as often as the block said, no more.
+    // An entry that points at itself is read as often as the block's count, not more.
     put(&mut body, 0, 1000);
     put(&mut body, 36, 0);
     assert_eq!(read(&mut body).0.len(), 1000);
@@ -140,11 +140,11 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_octet_never_reads_outside(at in 0..300_usize, value: u8, tag: bool) {
+    fn a_changed_octet_never_reads_outside(offset in 0..300_usize, value: u8, tag: bool) {
         let mut body = body(&[&[1; 60], &[2; 60]], tag.then_some(5));
-        let at = at % body.len();
-        body[at] = value;
-        // The count can become large by the change; entries still end at the block's end or repeat.
+        let offset = offset % body.len();
+        body[offset] = value;
+        // The change can make the count large; reading still ends at the block's end or repeats entries.
         if word(&body, 0).unwrap() < 10_000 {
             read(&mut body);
         }

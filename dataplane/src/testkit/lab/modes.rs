@@ -49,7 +49,7 @@ pub(super) fn check(program: &mut Program, mode: &str) -> anyhow::Result<()> {
     let found = attached(program)?;
     ensure!(
         found.as_deref() == expected,
-        "{} was asked for mode {mode} and its XDP is {}: {}",
+        "{} was started with mode {mode}, but its XDP is {}: {}",
         program.name(),
         found.as_deref().unwrap_or("off"),
         program.printed()?.trim()

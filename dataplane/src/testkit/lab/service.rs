@@ -26,7 +26,7 @@ impl Service {
     /// Reads a configuration.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let config = Config::parse(text, Path::new("demo.yaml"))?;
-        let [spec] = <[TableSpec; 1]>::try_from(config.tables).ok().context("one table is wanted")?;
+        let [spec] = <[TableSpec; 1]>::try_from(config.tables).ok().context("expected exactly one table")?;
         Ok(Self { spec })
     }
 

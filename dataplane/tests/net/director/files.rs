@@ -77,7 +77,7 @@ fn changes_behind_links_are_noticed() {
 /// The watched folder is replaced; then the table changes in the new folder, with or without SIGHUP in
 /// between.
 #[test]
-fn a_folder_in_the_place_of_the_watched_one_is_watched() {
+fn a_folder_that_replaces_the_watched_one_is_watched() {
     isolated(|| {
         let (host, tables) = (Host::new(), tables(6));
         let folder = host.path("tables");

@@ -159,7 +159,7 @@ fn what_comes_in_for_an_address_of_this_host_is_taken_unless_it_is_left_to_the_d
 /// For a packet that it may not accept, a router's kernel returns another error, which is the same as for a
 /// packet that its reverse path filter refuses because there is no route back.
 #[test]
-fn what_a_router_leaves_to_the_director_is_told_from_what_it_does_not_know() {
+fn a_routers_refusal_is_distinguished_from_a_missing_route() {
     isolated(|| {
         let _peer = network();
         let near = Interface::named("near").unwrap().index;

@@ -527,7 +527,7 @@ fn a_second_director_on_an_interface_is_refused() {
 /// Tests the readiness that `configs/director.service` waits for: routes are announced once the director
 /// forwards, and not for a table that does not exist yet. The check before it works with a closed output.
 #[test]
-fn the_service_manager_is_told_once_it_forwards() {
+fn the_service_manager_is_notified_when_it_forwards() {
     isolated(|| {
         let host = Host::new();
         let manager = std::os::unix::net::UnixDatagram::bind(host.path("notify")).unwrap();

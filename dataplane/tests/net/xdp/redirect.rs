@@ -139,7 +139,7 @@ fn counts(scene: &Scene) -> RedirectCounts {
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 
-fn keeps_leaves_and_passes_on(vip: IpAddr) {
+fn accepts_punts_and_forwards(vip: IpAddr) {
     let mut scene = scene(vip);
     let (here, there) = (scene.client.local_addr().unwrap(), scene.client.peer_addr().unwrap());
     let stranger = SocketAddr::new(here.ip(), here.port() ^ 1);
@@ -176,7 +176,7 @@ fn leaves(scene: &Scene, unknown: &[u8]) {
 }
 
 /// To the next hop.
-fn way_over(ifindex: u32) -> Neighbour {
+fn link_over(ifindex: u32) -> Neighbour {
     Neighbour { destination: [6; 6], source: [7; 6], source_address: [10, 0, 1, 77].into(), ifindex }
 }
 
@@ -184,7 +184,7 @@ fn way_over(ifindex: u32) -> Neighbour {
 fn passes_on(scene: &mut Scene, unknown: &[u8]) {
     let frame = gue(DIRECTOR, 0, &[NEXT, DIRECTOR], unknown);
     for (ifindex, action) in [(INGRESS, TX), (INGRESS + 1, REDIRECT)] {
-        let way = way_over(ifindex);
+        let way = link_over(ifindex);
         scene.program.set_neighbour(NEXT.into(), Some(&way)).unwrap();
         let mut expected = gue([10, 0, 1, 77], 1, &[NEXT, DIRECTOR], unknown);
         expected[..6].fill(6);
@@ -204,12 +204,12 @@ fn passes_on(scene: &mut Scene, unknown: &[u8]) {
 
 #[test]
 fn what_the_kernel_knows_is_unwrapped_and_the_rest_passed_on() {
-    with_bpf(|| keeps_leaves_and_passes_on(VIP.into()));
+    with_bpf(|| accepts_punts_and_forwards(VIP.into()));
 }
 
 #[test]
 fn ipv6_inside_too() {
-    with_bpf(|| keeps_leaves_and_passes_on("2001:db8::10".parse().unwrap()));
+    with_bpf(|| accepts_punts_and_forwards("2001:db8::10".parse().unwrap()));
 }
 
 /// A congestion mark on the outer header must be copied to the inner packet (RFC 6040); the program leaves
@@ -219,7 +219,7 @@ fn a_congestion_mark_that_the_inner_packet_lacks_is_punted() {
     with_bpf(|| {
         let mut scene = scene(VIP.into());
         let (here, there) = (scene.client.local_addr().unwrap(), scene.client.peer_addr().unwrap());
-        let way = way_over(INGRESS);
+        let way = link_over(INGRESS);
         scene.program.set_neighbour(NEXT.into(), Some(&way)).unwrap();
         let stranger = SocketAddr::new(here.ip(), here.port() ^ 1);
         let (not_ect, ect_1, ect_0, ce) = (0, 1, 2, 3);
@@ -251,7 +251,7 @@ fn leaves_what_is_unfinished(vip: IpAddr) {
     let mut scene = scene(vip);
     let (here, there) = (scene.client.local_addr().unwrap(), scene.client.peer_addr().unwrap());
     let stranger = SocketAddr::new(here.ip(), here.port() ^ 1);
-    let way = way_over(INGRESS);
+    let way = link_over(INGRESS);
     scene.program.set_neighbour(NEXT.into(), Some(&way)).unwrap();
     let at = if vip.is_ipv4() { 36 } else { 56 };
     for (number, (from, flags, action)) in
