@@ -94,5 +94,8 @@ fn survive_down(error: io::Error, ifindex: u32) -> io::Result<()> {
     if error.raw_os_error() != Some(libc::ENETDOWN) {
         return Err(error);
     }
-    Interface::indexed(ifindex).map(drop)
+    match Interface::indexed(ifindex) {
+        Err(error) if Interface::is_missing(&error) => Err(error),
+        _ => Ok(()),
+    }
 }

@@ -131,11 +131,21 @@ impl KernelPath {
             IpAddr::V6(_) => None,
         });
         let hops: Vec<_> = hops.collect();
-        let found = self.resolver.resolve(hops.iter().map(|hop| IpAddr::from(*hop)))?;
+        // An error of the system says nothing about the next hops: they stay as they were until the next time.
+        let found = match self.resolver.resolve(hops.iter().map(|hop| IpAddr::from(*hop))) {
+            Ok(found) => found,
+            Err(error) => {
+                say(format_args!("next hops stay as they were: {error}"));
+                return Ok(());
+            }
+        };
         for (hop, found) in hops.into_iter().zip(found) {
             self.set_neighbour(hop, found.ok().and_then(neighbour))?;
         }
-        Ok(self.resolver.refresh()?)
+        if let Err(error) = self.resolver.refresh() {
+            say(format_args!("neighbours are not refreshed: {error}"));
+        }
+        Ok(())
     }
 
     /// The destination addresses of outer headers are constants of the program; a change replaces it. The

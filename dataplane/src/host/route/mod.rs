@@ -6,6 +6,7 @@
 //! the kernel's neighbour table, so otherwise a gateway's new link address would not be noticed.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 use std::{fmt, io, iter};
@@ -215,7 +216,7 @@ impl Resolver {
         source: IpAddr,
         route: &Route,
     ) -> io::Result<Result<ResolvedRoute, Unresolved>> {
-        let Some((own_mac, link_mtu)) = self.interface(ifindex) else {
+        let Some((own_mac, link_mtu)) = self.interface(ifindex)? else {
             return Ok(Err(Unresolved::Interface(ifindex)));
         };
         let neighbour = route.gateway.unwrap_or(backend);
@@ -229,10 +230,18 @@ impl Resolver {
         Ok(Ok(ResolvedRoute { next_hop, source, mtu }))
     }
 
-    /// The MAC address and the MTU of an interface, if it is up.
-    fn interface(&mut self, ifindex: u32) -> Option<([u8; 6], u32)> {
-        let known = self.interfaces.entry(ifindex).or_insert_with(|| Interface::indexed(ifindex).ok());
-        known.as_ref().filter(|interface| interface.up).map(|interface| (interface.mac, interface.mtu))
+    /// The MAC address and the MTU of an interface that can be sent on. An error of the system, for example no free
+    /// descriptor, says nothing about the interface.
+    fn interface(&mut self, ifindex: u32) -> io::Result<Option<([u8; 6], u32)>> {
+        let known = match self.interfaces.entry(ifindex) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(match Interface::indexed(ifindex) {
+                Err(error) if !Interface::is_missing(&error) => return Err(error),
+                found => found.ok(),
+            }),
+        };
+        let usable = known.as_ref().filter(|interface| interface.up);
+        Ok(usable.map(|interface| (interface.mac, interface.mtu)))
     }
 
     fn route(&mut self, to: IpAddr) -> io::Result<Result<Route, i32>> {

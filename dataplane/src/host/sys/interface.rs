@@ -75,6 +75,13 @@ impl Interface {
         Ok(())
     }
 
+    /// True if a look-up failed because there is no such interface, or because it is not Ethernet. Every other error
+    /// says nothing about the interface.
+    pub fn is_missing(error: &io::Error) -> bool {
+        error.kind() == io::ErrorKind::InvalidInput
+            || matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
+    }
+
     /// Looks up an interface by index.
     pub fn indexed(index: u32) -> io::Result<Self> {
         Self::named(&rustix::net::netdevice::index_to_name(any_socket()?, index)?)
@@ -239,9 +246,16 @@ mod tests {
     }
 
     #[test]
+    fn an_error_of_the_system_does_not_mean_that_the_interface_is_missing() {
+        for errno in [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EPERM] {
+            assert!(!Interface::is_missing(&io::Error::from_raw_os_error(errno)), "{errno}");
+        }
+    }
+
+    #[test]
     fn an_index_without_an_interface_is_an_error() {
         for index in [0, 0x7fff_ffff, u32::MAX] {
-            assert!(Interface::indexed(index).is_err(), "{index}");
+            assert!(Interface::is_missing(&Interface::indexed(index).unwrap_err()), "{index}");
         }
     }
 
