@@ -1,6 +1,6 @@
 //! Source addresses that no client of this host can have: those that no client has anywhere
-//! (`pipeline::source`), this host's own addresses, and VIPs that the configuration names as single
-//! addresses.
+//! (`pipeline::source`), this host's own addresses, the broadcast and anycast addresses of its networks, and
+//! VIPs that the configuration names as single addresses.
 //!
 //! The kernel refuses most of these where they arrive on a wire ("martians"), but not all (an IPv6 packet
 //! from an own address passes), and none that it receives through a raw socket. A UDP service that receives a
@@ -11,6 +11,7 @@ use std::net::IpAddr;
 
 use common::bind::Prefix;
 
+use crate::host::route::LocalAddresses;
 use crate::pipeline::source::is_client;
 
 /// The addresses of this host, as its local routing table lists them. Includes 127.0.0.0/8 and whole prefixes
@@ -19,6 +20,8 @@ use crate::pipeline::source::is_client;
 pub struct HostAddresses {
     hosts: HashSet<IpAddr>,
     prefixes: Vec<Prefix>,
+    /// Broadcast and anycast addresses: of this host and others.
+    shared: HashSet<IpAddr>,
 }
 
 impl HostAddresses {
@@ -27,9 +30,22 @@ impl HostAddresses {
         self.hosts.contains(&address) || self.prefixes.iter().any(|prefix| prefix.contains(address))
     }
 
-    /// All addresses and prefixes, in no particular order.
+    /// This host's addresses and prefixes, in no particular order.
     pub fn prefixes(&self) -> impl Iterator<Item = Prefix> {
         self.hosts.iter().copied().map(Prefix::host).chain(self.prefixes.iter().copied())
+    }
+
+    /// This host's addresses and prefixes, and its broadcast and anycast addresses.
+    pub fn forbidden(&self) -> impl Iterator<Item = Prefix> {
+        self.prefixes().chain(self.shared.iter().copied().map(Prefix::host))
+    }
+}
+
+impl From<LocalAddresses> for HostAddresses {
+    fn from(all: LocalAddresses) -> Self {
+        let shared =
+            all.shared.into_iter().filter(|prefix| prefix.is_host()).map(|prefix| prefix.address()).collect();
+        Self { shared, ..all.own.into_iter().collect() }
     }
 }
 
@@ -58,7 +74,10 @@ pub(super) struct ForbiddenSources<'a> {
 impl ForbiddenSources<'_> {
     pub(super) fn contains(&self, address: IpAddr) -> bool {
         let is_vip = |vip: &Prefix| vip.is_host() && vip.address() == address;
-        !is_client(address) || self.own.contains(address) || self.vips.iter().any(is_vip)
+        !is_client(address)
+            || self.own.contains(address)
+            || self.own.shared.contains(&address)
+            || self.vips.iter().any(is_vip)
     }
 }
 
@@ -94,5 +113,17 @@ mod tests {
             assert!(!forbidden.contains(address.parse().unwrap()), "{address}");
         }
         assert_eq!(own.prefixes().collect::<HostAddresses>(), own);
+    }
+
+    #[test]
+    fn broadcast_and_anycast_addresses_are_no_clients_and_not_this_hosts() {
+        let own = vec![prefix("10.0.1.1/32")];
+        let own =
+            HostAddresses::from(LocalAddresses { own, shared: vec![prefix("10.0.1.255/32"), prefix("fd00::/128")] });
+        for shared in ["10.0.1.255", "fd00::"].map(|text| text.parse().unwrap()) {
+            assert!(ForbiddenSources { own: &own, vips: &[] }.contains(shared) && !own.contains(shared), "{shared}");
+            assert!(own.forbidden().any(|prefix| prefix.contains(shared)), "{shared}");
+            assert!(!own.prefixes().any(|prefix| prefix.contains(shared)), "{shared}");
+        }
     }
 }

@@ -70,6 +70,8 @@ pub struct Inner {
     pub needs_identification: bool,
     /// Its kind.
     pub kind: Kind,
+    /// The address that an ICMP error of this service's packet says it could not reach, whatever that packet was.
+    pub unreached: Option<IpAddr>,
 }
 
 /// Why an inner packet is invalid.
@@ -94,16 +96,16 @@ impl Inner {
         let payload = whole.get(ip.header..).ok_or(InnerError::Truncated)?;
         let needs_identification = check_v4(protocol, whole)?;
         let fragment = ip.fragment.map(|_| Kind::Fragment);
+        let unreached = if fragment.is_none() { unreached(&ip, payload) } else { None };
         let kind = fragment.or_else(|| kind(&ip, payload)).ok_or(InnerError::Truncated)?;
         let IpHeader { source, destination, len, traffic_class, .. } = ip;
-        Ok(Self { source, destination, len, traffic_class, needs_identification, kind })
+        Ok(Self { source, destination, len, traffic_class, needs_identification, kind, unreached })
     }
 
     /// The addresses that must belong to other hosts: the sender (a client or a router), and the client that
     /// an ICMP error is about.
     pub fn remote_addresses(&self) -> impl Iterator<Item = IpAddr> {
-        let quoted = if let Kind::Error(flow) = self.kind { Some(flow.remote.ip()) } else { None };
-        [Some(self.source), quoted].into_iter().flatten()
+        [Some(self.source), self.unreached].into_iter().flatten()
     }
 }
 
@@ -158,6 +160,33 @@ fn quoted(ip: &IpHeader, quote: &[u8]) -> Option<Flow> {
     }
     let protocol = Protocol::from_number(quoted.protocol)?;
     quoted.flow(protocol, quote.get(quoted.header..)?.get(..icmp::QUOTED_TRANSPORT_LEN)?)
+}
+
+/// The destination of the packet that an ICMP error quotes, if the VIP sent that packet. Quotes without ports
+/// (a later fragment, another protocol) have one too.
+fn unreached(ip: &IpHeader, payload: &[u8]) -> Option<IpAddr> {
+    let kind = match (ip.protocol, ip.source) {
+        (protocol::ICMP, IpAddr::V4(_)) => icmp::kind_v4(payload),
+        (protocol::ICMPV6, IpAddr::V6(_)) => icmp::kind_v6(payload),
+        _ => None,
+    };
+    let (source, destination) = ends(icmp::quoted(payload).filter(|_| kind == Some(icmp::Kind::Error))?)?;
+    (source == ip.destination).then_some(destination)
+}
+
+/// Source and destination of a packet whose fixed header is complete.
+fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    match packet.first()? >> 4 {
+        4 => {
+            let view = ipv4::View::parse(packet).ok()?;
+            Some((Ipv4Addr::from(view.source()).into(), Ipv4Addr::from(view.destination()).into()))
+        }
+        6 => {
+            let view = ipv6::View::parse(packet).ok()?;
+            Some((Ipv6Addr::from(view.source()).into(), Ipv6Addr::from(view.destination()).into()))
+        }
+        _ => None,
+    }
 }
 
 /// The fields of an IP header, including IPv6 extension headers.
@@ -355,6 +384,10 @@ pub(crate) mod tests {
         assert_eq!(kind(&syn(CLIENT, VIP)), Kind::Other, "not sent by the VIP");
         sent[7] = 1; // A quoted header is not checked: routers change it.
         assert_eq!(kind(&sent), Kind::Other, "a later fragment");
+        let unreached = |quote: &[u8]| Inner::parse(4, &error(too_big.clone(), quote)).unwrap().unreached;
+        assert_eq!(unreached(&sent), Some(CLIENT.into()), "of a later fragment too");
+        assert_eq!(unreached(&sent[..20]), Some(CLIENT.into()), "of a header alone too");
+        assert_eq!(unreached(&syn(CLIENT, VIP)), None, "not sent by the VIP");
         let echo = Icmpv4Type::EchoRequest(etherparse::IcmpEchoHeader { id: 1, seq: 1 });
         assert_eq!(Inner::parse(4, &error(echo, b"ping")).unwrap().kind, Kind::Echo);
     }

@@ -135,7 +135,7 @@ impl KernelPath {
         let found = match self.resolver.resolve(hops.iter().map(|hop| IpAddr::from(*hop))) {
             Ok(found) => found,
             Err(error) => {
-                say(format_args!("next hops stay as they were: {error}"));
+                log(format_args!("next hops stay as they were: {error}"));
                 return Ok(());
             }
         };
@@ -143,7 +143,7 @@ impl KernelPath {
             self.set_neighbour(hop, found.ok().and_then(neighbour))?;
         }
         if let Err(error) = self.resolver.refresh() {
-            say(format_args!("neighbours are not refreshed: {error}"));
+            log(format_args!("neighbours are not refreshed: {error}"));
         }
         Ok(())
     }

@@ -96,7 +96,7 @@ impl Redirect {
     /// Sets this host's addresses: an inner packet from one of them is not accepted. The destination
     /// addresses of outer headers stay as they were at load time.
     pub fn set_own(&mut self, own: &HostAddresses) -> Result<(), XdpError> {
-        let wanted: BTreeSet<_> = own.prefixes().chain(self.vips.iter().copied()).collect();
+        let wanted: BTreeSet<_> = own.forbidden().chain(self.vips.iter().copied()).collect();
         let map = self.ebpf.map_mut("no_clients").ok_or(XdpError::Missing("no_clients"))?;
         let mut trie: LpmTrie<_, [u8; 16], u8> = map.try_into()?;
         let key = |prefix: &Prefix| {

@@ -206,7 +206,7 @@ impl Drop for Redirector {
 }
 
 fn read_own(local: &mut LocalTable) -> io::Result<HostAddresses> {
-    Ok(local.read()?.into_iter().collect())
+    Ok(local.read()?.into())
 }
 
 /// Opens the UDP sockets. A host without IPv6 cannot bind `[::]`; then all IPv4 addresses are bound.

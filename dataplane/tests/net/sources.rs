@@ -130,6 +130,14 @@ fn sent_to(client: IpAddr) -> Vec<u8> {
     octets
 }
 
+/// A packet from the VIP to a client in a protocol without ports: ICMP of the same family.
+fn without_ports(client: IpAddr) -> Vec<u8> {
+    let mut octets = sent_to(client);
+    let (offset, icmp) = if client.is_ipv4() { (9, 1) } else { (6, 58) };
+    octets[offset] = icmp;
+    octets
+}
+
 /// The fragments of an IPv4 packet, split after this number of octets of its payload.
 fn fragments(packet: &[u8], identification: u16, cut: usize) -> [Vec<u8>; 2] {
     let (mut header, payload) = Ipv4Header::from_slice(packet).unwrap();
@@ -158,6 +166,7 @@ fn every_kind_of_packet_from_an_address_that_no_client_has_is_refused() {
         "255.255.255.255",
         "203.0.113.10",
         "10.2.0.2",
+        "10.2.0.3",
         "::",
         "::1",
         "ff02::1",
@@ -165,7 +174,11 @@ fn every_kind_of_packet_from_an_address_that_no_client_has_is_refused() {
         "2001:db8::10",
         "2001:db8:b::2",
     ];
-    assert_eq!(backend(0), Ipv4Addr::new(10, 2, 0, 2), "this host's address is in the list");
+    assert_eq!(
+        backend(0),
+        Ipv4Addr::new(10, 2, 0, 2),
+        "this host's address and its broadcast address are in the list"
+    );
     let vips = [IpAddr::from(VIP), VIP6.into()];
     assert!(vips.iter().all(|vip| no_clients.map(address).contains(vip)), "{vips:?}");
     let mut refused = 0;
@@ -176,6 +189,7 @@ fn every_kind_of_packet_from_an_address_that_no_client_has_is_refused() {
             tcp(source, false),
             icmp_echo(source),
             too_big(&sent_to(source), 1_300),
+            too_big(&without_ports(source), 1_300),
         ];
         if source.is_ipv4() {
             packets.extend(fragments(&udp(source, (50_000, 5_353), &[0; 64]), 7, 16));

@@ -1,6 +1,6 @@
-//! The addresses of this host according to its kernel: the routes of type `local` in the table `local`. Each
-//! address of an interface has such a route, and so does a prefix that `ip route add local 203.0.113.0/24 dev
-//! lo` adds.
+//! The addresses of this host according to its kernel: the routes of the table `local`. Each address of an
+//! interface has a route of type `local`, and so does a prefix that `ip route add local 203.0.113.0/24 dev lo`
+//! adds. Routes of the types `broadcast` and `anycast` have addresses that this host shares with others.
 
 use std::io;
 
@@ -18,6 +18,15 @@ pub struct LocalTable {
     monitor: Monitor,
     sequence: u32,
     buffer: Box<[u8]>,
+}
+
+/// The addresses in the table `local`.
+#[derive(Clone, Debug, Default)]
+pub struct LocalAddresses {
+    /// Addresses and prefixes that are this host's.
+    pub own: Vec<Prefix>,
+    /// Broadcast and anycast addresses.
+    pub shared: Vec<Prefix>,
 }
 
 /// Largest number of datagrams of a dump: 32 KiB each, some hundred addresses.
@@ -39,13 +48,15 @@ impl LocalTable {
     }
 
     /// All addresses and prefixes of both families.
-    pub fn read(&mut self) -> io::Result<Vec<Prefix>> {
+    pub fn read(&mut self) -> io::Result<LocalAddresses> {
         let mut all = self.dump(true)?;
         all.extend(self.dump(false)?);
-        Ok(all)
+        let (own, shared): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, is_own)| *is_own);
+        let prefixes = |routes: Vec<(Prefix, bool)>| routes.into_iter().map(|(prefix, _)| prefix).collect();
+        Ok(LocalAddresses { own: prefixes(own), shared: prefixes(shared) })
     }
 
-    fn dump(&mut self, v4: bool) -> io::Result<Vec<Prefix>> {
+    fn dump(&mut self, v4: bool) -> io::Result<Vec<(Prefix, bool)>> {
         self.sequence = self.sequence.wrapping_add(1);
         self.socket.send(&message::local_request(v4, self.sequence))?;
         let mut all = Vec::new();
@@ -72,9 +83,9 @@ mod tests {
     #[test]
     fn the_loopback_is_this_host() {
         let mut table = LocalTable::open().unwrap();
-        let all = table.read().unwrap();
-        let holds = |address: &str| all.iter().any(|prefix| prefix.contains(address.parse().unwrap()));
-        assert!(holds("127.0.0.1") && holds("127.9.9.9") && !holds("198.51.100.7"), "{all:?}");
-        assert_eq!(all.len(), table.read().unwrap().len());
+        let own = table.read().unwrap().own;
+        let holds = |address: &str| own.iter().any(|prefix| prefix.contains(address.parse().unwrap()));
+        assert!(holds("127.0.0.1") && holds("127.9.9.9") && !holds("198.51.100.7"), "{own:?}");
+        assert_eq!(own.len(), table.read().unwrap().own.len());
     }
 }

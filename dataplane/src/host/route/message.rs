@@ -107,12 +107,18 @@ fn mtu(metric: &RouteMetric) -> Option<u32> {
     }
 }
 
-/// The prefix of addresses of this host that a route of its local table has.
-pub(super) fn local_prefix(message: &Message) -> Option<Prefix> {
+/// The prefix of a route of the local table, and whether its addresses are this host's alone. A broadcast or
+/// anycast address belongs to several hosts.
+pub(super) fn local_prefix(message: &Message) -> Option<(Prefix, bool)> {
     let Some(RouteNetlinkMessage::NewRoute(RouteMessage { header, attributes, .. })) = message.inner() else {
         return None;
     };
-    if header.table != libc::RT_TABLE_LOCAL || header.kind != RouteType::Local {
+    let is_own = match header.kind {
+        RouteType::Local => true,
+        RouteType::Broadcast | RouteType::Anycast => false,
+        _ => return None,
+    };
+    if header.table != libc::RT_TABLE_LOCAL {
         return None;
     }
     let any = match header.address_family {
@@ -123,7 +129,7 @@ pub(super) fn local_prefix(message: &Message) -> Option<Prefix> {
         RouteAttribute::Destination(address) => ip(address),
         _ => None,
     });
-    Prefix::new(destination.unwrap_or(any), header.destination_prefix_length)
+    Some((Prefix::new(destination.unwrap_or(any), header.destination_prefix_length)?, is_own))
 }
 
 /// The kernel's entry for a neighbour.
@@ -196,7 +202,6 @@ pub(super) fn local_request(v4: bool, sequence: u32) -> Vec<u8> {
     let header = RouteHeader {
         address_family: if v4 { AddressFamily::Inet } else { AddressFamily::Inet6 },
         table: libc::RT_TABLE_LOCAL,
-        kind: RouteType::Local,
         ..RouteHeader::default()
     };
     get_route(header, Vec::new(), NLM_F_DUMP, sequence)
@@ -394,7 +399,7 @@ mod tests {
             let [from, iif] = [(libc::RTA_SRC, &octets[..]), (libc::RTA_IIF, &9_u32.to_ne_bytes()[..])];
             let arrival = get(rtmsg(bits, 0, 0), &[(RTA_DST, &octets), from, iif]);
             assert_eq!(arrival_request(to, to, 9, 7), arrival);
-            let mut all = rtmsg(0, libc::RT_TABLE_LOCAL, libc::RTN_LOCAL);
+            let mut all = rtmsg(0, libc::RT_TABLE_LOCAL, libc::RTN_UNSPEC);
             all[1] = 0;
             let dump = raw(libc::RTM_GETROUTE, libc::NLM_F_DUMP, 7, all, &[]);
             assert_eq!(local_request(to.is_ipv4(), 7), dump);

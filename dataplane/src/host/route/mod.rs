@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 use std::{fmt, io, iter};
 
-pub use self::local::LocalTable;
+pub use self::local::{LocalAddresses, LocalTable};
 use netlink_packet_route::route::RouteType;
 
 use self::message::{Message, Neighbour, Route, messages};
