@@ -21,7 +21,7 @@
 //!
 //! An echo reply has the identification and the DF of the request. A request without DF has an identification
 //! that its sender uses once for this VIP and ICMP (RFC 6864 §4), so the reply's identification is used once
-//! for this client and ICMP.
+//! for this client and ICMP. If it is 0, the sender did not choose one, and the reply has the ICMP checksum there.
 use std::net::IpAddr;
 
 use super::{Answer, DropReason, Packet, PassReason, Pipeline, Verdict};
@@ -113,11 +113,9 @@ fn write_echo(
     // The pseudo header of ICMPv6 is never zero; the reply to an IPv4 request may be.
     let all_zero = || header.is_some() && new.iter().chain(data).all(|octet| *octet == 0);
     let checksum = updated(word(old, 2), word(old, 0), word(&new, 0), all_zero);
-    let ip = IpFields {
-        traffic_class: packet.traffic_class,
-        identification: packet.label,
-        dont_fragment: header.is_some_and(ipv4::View::dont_fragment),
-    };
+    let dont_fragment = header.is_some_and(ipv4::View::dont_fragment);
+    let identification = if dont_fragment || packet.label > 0 { packet.label } else { checksum.max(1) };
+    let ip = IpFields { traffic_class: packet.traffic_class, identification, dont_fragment };
     write(packet, ip, with_checksum(new, checksum), data, out)
 }
 

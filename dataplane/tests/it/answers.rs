@@ -151,6 +151,9 @@ fn answers_have_df_or_an_identification_of_their_own() {
         (0x1234, 0x4000, [0x12, 0x34, 0x40, 0]),
         (0x1234, 0, [0x12, 0x34, 0, 0]),
         (0xffff, 0x8000, [0xff, 0xff, 0, 0]),
+        // The reply's ICMP checksum: ~(7 + 1 + 0x7069 + 0x6e67).
+        (0, 0, [0x21, 0x27, 0, 0]),
+        (0, 0x8000, [0x21, 0x27, 0, 0]),
     ] {
         let request = V4 { identification, fragment, ..V4::new(CLIENT, WEB, 1) };
         let frame = request.frame(&icmp(8, 0, [0, 7, 0, 1], b"ping"));
