@@ -8,7 +8,7 @@ use crate::{director, redirect, replay};
 
 /// Forward packets by a forwarding table
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(bin_name = "dataplane", version, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -8,7 +8,11 @@ use dataplane::control::console;
 use dataplane::control::exit::exit_code;
 
 fn main() -> ExitCode {
-    match Cli::parse().run() {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return console::usage(&error),
+    };
+    match cli.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             console::fail(&error);

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process::ExitCode;
 
 use common::text::{Printable, PrintableLine};
 
@@ -20,6 +21,17 @@ pub(crate) fn log(program: &str, what: fmt::Arguments<'_>) {
 /// Prints why the program fails. If another program failed, its output follows in lines of its own.
 pub fn fail(error: &anyhow::Error) {
     drop(writeln!(io::stderr(), "dataplane: {}", Printable(format_args!("{error:#}"))));
+}
+
+/// Prints the help, the version, or the error of a command line. An error repeats arguments, so it is printed
+/// with escapes.
+pub fn usage(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        drop(write!(io::stderr(), "{}", Printable(error.render())));
+    } else {
+        drop(error.print());
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(u8::MAX))
 }
 
 /// Prints counters: as text with escapes, or JSON unchanged.

@@ -43,6 +43,21 @@ fn every_refusal_has_exactly_the_words_beside_it() {
     }
 }
 
+/// An unknown argument is repeated in the error that it causes, and may hold commands to a terminal.
+#[test]
+fn arguments_reach_no_terminal_as_commands() {
+    let odd = "x\x1b[2J\u{202e}y\u{9b}31m\rz";
+    for arguments in
+        [vec![odd], vec!["run", "--config", "a", odd], vec!["run", "--config", "a", "--mode", odd]]
+    {
+        let refused = Command::new(env!("CARGO_BIN_EXE_dataplane")).args(&arguments).output().unwrap();
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("\\u{202e}y\\u{9b}31m\\u{d}z"), "{said:?}");
+        assert!(!said.contains(['\x1b', '\u{202e}', '\u{9b}', '\r']), "{said:?}");
+    }
+}
+
 #[test]
 fn what_glbs_file_does_not_say_is_assumed_with_a_warning_or_configured() {
     let folder = tempfile::tempdir().unwrap();

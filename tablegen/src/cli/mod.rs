@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 /// Builds forwarding tables from configurations, and helps to review and roll them out.
 #[derive(Debug, Parser)]
-#[command(name = "tablegen", version, max_term_width = 100)]
+#[command(name = "tablegen", bin_name = "tablegen", version, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -117,6 +117,19 @@ fn is_too_large(error: &std::io::Error) -> bool {
 /// Prints the error that ends the program.
 pub fn fail(error: &anyhow::Error) {
     say("error", format_args!("{error:#}"));
+}
+
+/// Prints the help or the version that was asked for, or what is wrong with the command line. Hidden characters in the
+/// arguments are escaped.
+pub fn usage(error: &clap::Error) -> ExitCode {
+    let printed = if error.use_stderr() {
+        write!(std::io::stderr(), "{}", Printable(error.render()))
+    } else {
+        error.print()
+    };
+    // The program ends without a terminal too.
+    let _ = printed;
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(u8::MAX))
 }
 
 /// Prints one line on standard error. Hidden characters in names and excerpts are escaped.

@@ -123,7 +123,7 @@ impl SimulateArgs {
         let every = self.every.unwrap_or(60.0);
         let Some(file) = &self.flows else { return Ok((self.generated(tables, every)?, every)) };
         let name = || file.display().to_string();
-        let (mut open, _) = files::opened(file).with_context(|| format!("cannot read {}", name()))?;
+        let (mut open, len) = files::opened(file).with_context(|| format!("cannot read {}", name()))?;
         let mut start = Vec::new();
         open.by_ref().take(4).read_to_end(&mut start)?;
         let is_capture = is_capture(&start);
@@ -132,7 +132,7 @@ impl SimulateArgs {
             // A capture is read packet by packet, whatever its size.
             return self.captured(reader, tables).with_context(name);
         }
-        let octets = bounded::octets(reader, None, MAX_FLOWS_FILE).with_context(name)?;
+        let octets = bounded::octets(reader, len, MAX_FLOWS_FILE).with_context(name)?;
         let text = String::from_utf8(octets).context("neither a capture nor text").with_context(name)?;
         Ok((from_csv(&text).with_context(name)?, every))
     }

@@ -35,6 +35,24 @@ fn names_of_files_and_excerpts_reach_no_terminal_as_commands() {
     assert!(is_plain(&listed) && listed.contains("a\\u{1b}[2Jb\\u{a}error: c"), "{listed:?}");
 }
 
+/// An unknown argument is repeated in the error that it causes.
+#[test]
+fn arguments_reach_no_terminal_as_commands() {
+    let odd = "x\x1b[2J\u{202e}y\u{9b}31m\rz";
+    for arguments in [
+        vec![odd],
+        vec!["check", "a", odd],
+        vec!["dump", "a", "--rows", odd],
+        vec!["explain", "a", odd],
+        vec!["help", odd],
+    ] {
+        let refused = run(&arguments);
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}");
+        let said = said(&refused);
+        assert!(is_plain(&said) && said.contains("\\u{202e}y\\u{9b}31m\\u{d}z"), "{said:?}");
+    }
+}
+
 /// Tables that were built before such names were refused are read still, and shown as they are.
 #[test]
 fn names_in_old_tables_do_not_turn_the_lines_of_a_report() {
@@ -70,6 +88,7 @@ fn huge_files_are_refused_at_once() {
     let start = Instant::now();
     for arguments in [
         vec!["dump", &huge],
+        vec!["simulate", &table, "--flows", &huge],
         vec!["diff", &table, &huge],
         vec!["check", &huge],
         vec!["import", &huge, "-o", "/dev/null"],
@@ -80,7 +99,8 @@ fn huge_files_are_refused_at_once() {
         let refused = run(&arguments);
         let code = if arguments[0] == "diff" { 2 } else { 1 };
         assert_eq!(refused.status.code(), Some(code), "{arguments:?}: {}", said(&refused));
-        assert!(said(&refused).contains("expected magic") || said(&refused).contains("at most 67108864"));
+        let bounds = ["expected magic", "at most 67108864", "at most 1073741824"];
+        assert!(bounds.iter().any(|bound| said(&refused).contains(bound)), "{}", said(&refused));
     }
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }

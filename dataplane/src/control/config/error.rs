@@ -35,14 +35,14 @@ impl ConfigError {
         allowed: &str,
     ) -> Self {
         let key = key.into();
-        let problem = Problem::Value { key, found: found.map(str::to_owned), allowed: allowed.to_owned() };
+        let problem = Problem::Value { key, found: found.map(excerpt), allowed: allowed.to_owned() };
         Self { file: file.to_owned(), line, problem }
     }
 
     pub(crate) fn document(file: &Path, error: &serde_yaml::Error) -> Self {
         // The line is printed once, by `Display`.
         let text = error.without_snippet().to_string();
-        let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
+        let message = excerpt(text.split(" at line ").next().unwrap_or(&text));
         let line = error.location().map(|location| location.line()).filter(|&line| line > 0);
         Self { file: file.to_owned(), line, problem: Problem::Document(message) }
     }
@@ -82,3 +82,28 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+/// The longest text of a file that an error shows, in characters. A file of 64 MiB may be one value.
+const EXCERPT: usize = 1_000;
+
+/// The text, or its start if it is longer than [`EXCERPT`].
+fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT) {
+        Some((end, _)) => format!("{}… ({} octets)", text.get(..end).unwrap_or_default(), text.len()),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_shows_the_start_of_a_long_value() {
+        let error = |found: &str| {
+            ConfigError::value(Path::new("a"), None, "mode", Some(found), "auto").to_string().chars().count()
+        };
+        assert_eq!(error(&"é".repeat(1_000)), error("") + 1_000);
+        assert_eq!(error(&"é".repeat(1_001)), error("") + 1_000 + "… (2002 octets)".chars().count());
+    }
+}
