@@ -11,7 +11,11 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
+
+use common::bounded::{self, MAX_TEXT_FILE};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::host::sys::poll::any_readable;
 
@@ -32,11 +36,16 @@ pub struct Control {
 }
 
 impl Control {
-    /// Creates the socket. Replaces a stale socket of a killed program, but not one on which a program
-    /// answers.
+    /// Creates the socket. Replaces a stale socket of a killed program, but not one on which a program listens,
+    /// even if that program accepts no connections.
     pub fn bind(path: &Path) -> io::Result<Self> {
-        if UnixStream::connect(path).is_ok() {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another program answers there"));
+        let in_use = |why| Err(io::Error::new(io::ErrorKind::AddrInUse, why));
+        match connect(path) {
+            Ok(_) => return in_use("another program answers there"),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return in_use("another program listens there, and does not accept connections");
+            }
+            Err(_) => {}
         }
         // Removes only sockets: a wrong path must not delete a file. `bind` refuses such a path.
         if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
@@ -195,13 +204,34 @@ impl Drop for Control {
 
 /// Queries a running program.
 pub fn query(path: &Path, format: Format) -> io::Result<String> {
-    let mut stream = UnixStream::connect(path)?;
+    let mut stream = connect_within(path, SLOWEST)?;
     stream.set_read_timeout(Some(SLOWEST))?;
     let word: &[u8] = if format == Format::Json { b"json\n" } else { b"text\n" };
     stream.write_all(word)?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    bounded::text(stream, None, MAX_TEXT_FILE)
+}
+
+/// Connects without waiting: connect(2) waits for ever where the queue of the listener is full. `WouldBlock` then.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// Connects as soon as the queue of the listener has room, for as long as `patience`.
+fn connect_within(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let start = Instant::now();
+    loop {
+        match connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && start.elapsed() < patience => {
+                thread::sleep(SOON);
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Whether no client waits, or the client disconnected before it was accepted.
@@ -277,6 +307,29 @@ mod tests {
         fs::write(&path, "not ours").unwrap();
         assert_eq!(Control::bind(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         assert_eq!(fs::read_to_string(&path).unwrap(), "not ours");
+    }
+
+    /// If either waited for the queue, this test would never end.
+    #[test]
+    fn a_full_queue_keeps_nobody_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut queue = Vec::new();
+        let full = loop {
+            match connect(&path) {
+                Ok(stream) => queue.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((full.kind(), queue.is_empty()), (io::ErrorKind::WouldBlock, false));
+        let refused = Control::bind(&path).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(refused.to_string(), "another program listens there, and does not accept connections");
+        assert_eq!(query(&path, Format::Text).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        // With room in the queue it connects.
+        drop(listener.accept().unwrap());
+        assert!(connect(&path).is_ok());
     }
 
     #[test]
