@@ -211,7 +211,8 @@ pub fn query(path: &Path, format: Format) -> io::Result<String> {
     bounded::text(stream, None, MAX_TEXT_FILE)
 }
 
-/// Connects without waiting: connect(2) waits for ever where the queue of the listener is full. `WouldBlock` then.
+/// Connects without waiting. The error is `WouldBlock` if the queue of the listener is full, where connect(2)
+/// would wait without end.
 fn connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

@@ -70,7 +70,7 @@ pub struct Inner {
     pub needs_identification: bool,
     /// Its kind.
     pub kind: Kind,
-    /// The address that an ICMP error of this service's packet says it could not reach, whatever that packet was.
+    /// Destination of the packet that an ICMP error quotes, of any protocol, if the VIP sent that packet.
     pub unreached: Option<IpAddr>,
 }
 

@@ -131,7 +131,7 @@ impl KernelPath {
             IpAddr::V6(_) => None,
         });
         let hops: Vec<_> = hops.collect();
-        // An error of the system says nothing about the next hops: they stay as they were until the next time.
+        // An error of the system says nothing about the next hops: they stay as they were.
         let found = match self.resolver.resolve(hops.iter().map(|hop| IpAddr::from(*hop))) {
             Ok(found) => found,
             Err(error) => {

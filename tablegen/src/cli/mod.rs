@@ -119,8 +119,8 @@ pub fn fail(error: &anyhow::Error) {
     say("error", format_args!("{error:#}"));
 }
 
-/// Prints the help or the version that was asked for, or what is wrong with the command line. Hidden characters in the
-/// arguments are escaped.
+/// Prints the help or the version that was asked for, or what is wrong with the command line. Hidden
+/// characters in the arguments are escaped.
 pub fn usage(error: &clap::Error) -> ExitCode {
     let printed = if error.use_stderr() {
         write!(std::io::stderr(), "{}", Printable(error.render()))

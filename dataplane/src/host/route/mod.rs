@@ -230,8 +230,8 @@ impl Resolver {
         Ok(Ok(ResolvedRoute { next_hop, source, mtu }))
     }
 
-    /// The MAC address and the MTU of an interface that can be sent on. An error of the system, for example no free
-    /// descriptor, says nothing about the interface.
+    /// The MAC address and the MTU of an interface that can be sent on. An error of the system, for example
+    /// no free descriptor, says nothing about the interface.
     fn interface(&mut self, ifindex: u32) -> io::Result<Option<([u8; 6], u32)>> {
         let known = match self.interfaces.entry(ifindex) {
             Entry::Occupied(known) => known.into_mut(),

@@ -75,8 +75,8 @@ impl Interface {
         Ok(())
     }
 
-    /// True if a look-up failed because there is no such interface, or because it is not Ethernet. Every other error
-    /// says nothing about the interface.
+    /// True if a look-up failed because there is no such interface, or because it is not Ethernet. Every
+    /// other error says nothing about the interface.
     pub fn is_missing(error: &io::Error) -> bool {
         error.kind() == io::ErrorKind::InvalidInput
             || matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))

@@ -109,7 +109,8 @@ pub(crate) fn check_answer(frame: &[u8], answer: &[u8]) -> Vec<u8> {
     if said[0] >> 4 == 4 {
         assert_eq!(checksum(&said[..20]), 0, "header checksum");
         assert_eq!((said[0], &said[8..10]), (0x45, &[64, 1][..]), "a header of our own");
-        // RFC 6864: an identification that is used once, or DF. The reply to an echo has the request's, but for 0 without DF.
+        // RFC 6864: an identification that is used once, or DF. The reply to an echo has the request's, but
+        // for 0 without DF.
         let is_echo = said[20] == 0 && (asked[4..6] != [0, 0] || asked[6] & 0x40 != 0);
         let atomic = [asked[4], asked[5], asked[6] & 0x40, 0];
         assert!(if is_echo { said[4..8] == atomic } else { said[4..6] != [0, 0] && said[6..8] == [0, 0] });

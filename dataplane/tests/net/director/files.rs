@@ -126,8 +126,8 @@ fn a_change_among_events_that_were_lost_is_noticed() {
     });
 }
 
-/// Refused once, and read again once there are descriptors. Backends keep their next hops meanwhile, although the network
-/// changes and the interfaces cannot be looked at.
+/// Refused once, and read again once there are descriptors. Backends keep their next hops meanwhile, although
+/// the network changes and the interfaces cannot be looked at.
 #[test]
 fn a_table_that_came_while_descriptors_were_exhausted_is_read_later() {
     isolated(|| {
