@@ -118,10 +118,15 @@ mod tests {
     #[test]
     fn broadcast_and_anycast_addresses_are_no_clients_and_not_this_hosts() {
         let own = vec![prefix("10.0.1.1/32")];
-        let own =
-            HostAddresses::from(LocalAddresses { own, shared: vec![prefix("10.0.1.255/32"), prefix("fd00::/128")] });
+        let own = HostAddresses::from(LocalAddresses {
+            own,
+            shared: vec![prefix("10.0.1.255/32"), prefix("fd00::/128")],
+        });
         for shared in ["10.0.1.255", "fd00::"].map(|text| text.parse().unwrap()) {
-            assert!(ForbiddenSources { own: &own, vips: &[] }.contains(shared) && !own.contains(shared), "{shared}");
+            assert!(
+                ForbiddenSources { own: &own, vips: &[] }.contains(shared) && !own.contains(shared),
+                "{shared}"
+            );
             assert!(own.forbidden().any(|prefix| prefix.contains(shared)), "{shared}");
             assert!(!own.prefixes().any(|prefix| prefix.contains(shared)), "{shared}");
         }
