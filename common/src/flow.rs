@@ -186,7 +186,9 @@ impl FlowKey {
 }
 
 /// [`FlowKey::hash`] of a flow that is known to be IPv4.
-#[inline]
+///
+/// Always inlined: in the packet path the fields and the key are at hand, and a call costs 15 instructions.
+#[inline(always)]
 pub fn hash_v4(
     (src, dst): (Ipv4Addr, Ipv4Addr),
     ports: Option<(u16, u16)>,
@@ -201,7 +203,9 @@ pub fn hash_v4(
 }
 
 /// [`FlowKey::hash`] of a flow that is known to be IPv6.
-#[inline]
+///
+/// Always inlined: in the packet path the fields and the key are at hand, and a call costs 15 instructions.
+#[inline(always)]
 pub fn hash_v6(
     (src, dst): (Ipv6Addr, Ipv6Addr),
     ports: Option<(u16, u16)>,
@@ -216,7 +220,7 @@ pub fn hash_v6(
 }
 
 /// The enabled ports in the low octets of a word, and how many octets they have.
-#[inline]
+#[inline(always)]
 fn ports_word(ports: Option<(u16, u16)>, fields: HashFields) -> (u64, u64) {
     let Some((src, dst)) = ports else { return (0, 0) };
     let (src, dst) = (u64::from(src.swap_bytes()), u64::from(dst.swap_bytes()));
@@ -236,7 +240,7 @@ fn words(address: Ipv6Addr) -> [u64; 2] {
     [both as u64, (both >> 64) as u64]
 }
 
-#[inline]
+#[inline(always)]
 fn hash_words_v4(key: SipKey, src: Option<u32>, dst: Option<u32>, ports: u64, ports_len: u64) -> FlowHash {
     let hash = match (src, dst) {
         (Some(src), Some(dst)) => {
@@ -254,7 +258,7 @@ fn hash_words_v4(key: SipKey, src: Option<u32>, dst: Option<u32>, ports: u64, po
     FlowHash(hash)
 }
 
-#[inline]
+#[inline(always)]
 fn hash_words_v6(
     key: SipKey,
     src: Option<[u64; 2]>,

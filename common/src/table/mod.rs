@@ -233,8 +233,8 @@ impl Lists {
         self.width
     }
 
-    /// The list of a row; empty for a row that does not exist.
-    #[inline]
+    /// The list of a row; empty for a row that does not exist. Always inlined, since each packet needs it.
+    #[inline(always)]
     pub fn get(&self, row: u32) -> &[u16] {
         let start = row as usize * self.width;
         let Some(cells) = self.cells.get(start..start + self.width) else { return &[] };

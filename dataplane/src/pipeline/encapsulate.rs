@@ -134,6 +134,8 @@ impl Pipeline {
     }
 
     /// The list of hops from the second look-up; empty if the table has none.
+    #[cold]
+    #[inline(never)]
     fn alternative(&self, table: u32, path: &Path, flow: &impl Flow) -> &[u16] {
         if path.alt_fields.is_empty() {
             return &[];
