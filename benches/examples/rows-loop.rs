@@ -2,9 +2,9 @@
 //!
 //! `valgrind --tool=callgrind target/release/examples/rows-loop 100 avx2 [weighted]`. Valgrind 3.19 does not know AVX-512.
 
-use common::hash::mix;
-use common::hrw::{Isa, Node, NodeSet};
 use std::hint::black_box;
+use tryst_hrw::hash::mix;
+use tryst_hrw::{Isa, Node, NodeSet};
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);

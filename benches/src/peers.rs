@@ -1,9 +1,9 @@
-//! The crates that people would pick for finding a key's owner, and `common::hrw`, behind one trait.
+//! The crates that people would pick for finding a key's owner, and `tryst_hrw`, behind one trait.
 
-use common::hash::{hash_bytes, mix};
-use common::hrw::{Node, NodeSet, OwnerCache, Skeleton};
 use maglev::ConsistentHasher as _;
 use std::hash::{Hash, Hasher};
+use tryst_hrw::hash::{hash_bytes, mix};
+use tryst_hrw::{Node, NodeSet, OwnerCache, Skeleton};
 
 /// Points on a ring for each node: what users of rings commonly take.
 const POINTS: usize = 100;

@@ -1,101 +1,25 @@
-//! The three hash functions of the system.
+//! The hash functions that both programs share.
 //!
 //! | function | for | why this one |
 //! |---|---|---|
-//! | [`hash_bytes`] | ranking keys and node ids | FNV-1a reads any length; its weak high bits are repaired by [`mix`] |
-//! | [`mix`] | combining a key with a node | the splitmix64 finaliser: a bijection in which every input bit reaches every output bit |
+//! | [`mix`] | spreading words over the cells of a table in memory | the splitmix64 finaliser: a bijection in which every input bit reaches every output bit |
 //! | [`SipKey::hash`] | flows | keyed: a client who does not know the key cannot aim at one backend |
 //!
-//! Sources: FNV-1a, <http://www.isthe.com/chongo/tech/comp/fnv/>; splitmix64, Steele, Lea and Flood, *Fast
-//! splittable pseudorandom number generators*, OOPSLA 2014, with the constants of Stafford's variant 13;
-//! SipHash-2-4, Aumasson and Bernstein, *SipHash: a fast short-input PRF*, INDOCRYPT 2012.
+//! The hash functions of rendezvous hashing are in the crate `tryst-hrw`, which `common` does not use. `mix` and
+//! SipHash-2-4 are published functions and stand in both crates; the same vectors pin both.
+//!
+//! Sources: splitmix64, Steele, Lea and Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014, with the
+//! constants of Stafford's variant 13; SipHash-2-4, Aumasson and Bernstein, *SipHash: a fast short-input PRF*,
+//! INDOCRYPT 2012.
 
 use std::fmt;
-
-/// FNV-1a offset basis and prime for 64 bits.
-const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
 /// The splitmix64 finaliser (Stafford's variant 13): a bijection of 64-bit words.
 #[inline]
 pub const fn mix(z: u64) -> u64 {
-    let z = mix_unfinished(z);
-    z ^ (z >> 31)
-}
-
-/// [`mix`] but for its last step, which changes only the lower 33 bits.
-#[inline(always)]
-pub(crate) const fn mix_unfinished(z: u64) -> u64 {
-    mix_until_last(z, MIX_SECOND)
-}
-
-/// 2⁶⁴ less [`mix_unfinished`], or 0 for 0: the negated multiplier gives it free.
-#[inline(always)]
-pub(crate) const fn mix_complement(z: u64) -> u64 {
-    mix_until_last(z, MIX_SECOND.wrapping_neg())
-}
-
-const MIX_SECOND: u64 = 0x94d0_49bb_1331_11eb;
-
-#[inline(always)]
-const fn mix_until_last(z: u64, second: u64) -> u64 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    (z ^ (z >> 27)).wrapping_mul(second)
-}
-
-/// [`mix`] backwards.
-#[cfg(test)]
-pub(crate) fn unmix(z: u64) -> u64 {
-    let unshift = |z: u64, by: u32| (0..=64 / by).fold(z, |acc, _| z ^ (acc >> by));
-    let z = unshift(z, 31).wrapping_mul(0x3196_42b2_d24d_8ec3);
-    let z = unshift(z, 27).wrapping_mul(0x96de_1b17_3f11_9089);
-    unshift(z, 30)
-}
-
-/// FNV-1a, 64 bits, then [`mix`].
-///
-/// Without the finaliser FNV leaves its high bits to the last octets: over 65,536 rows and ten nodes the fullest
-/// node then gets five to ten times its share.
-///
-/// ```
-/// assert_eq!(common::hash::hash_bytes(b"user:42"), 0xd68c_b863_fc5e_0c34);
-/// ```
-#[inline]
-pub const fn hash_bytes(bytes: &[u8]) -> u64 {
-    mix(fnv(FNV_OFFSET, bytes))
-}
-
-#[inline]
-const fn fnv(mut hash: u64, bytes: &[u8]) -> u64 {
-    let mut rest = bytes;
-    while let [octet, tail @ ..] = rest {
-        hash = (hash ^ *octet as u64).wrapping_mul(FNV_PRIME);
-        rest = tail;
-    }
-    hash
-}
-
-/// The beginning that many messages share, hashed once.
-///
-/// ```
-/// use common::hash::{Prefix, hash_bytes};
-/// assert_eq!(Prefix::new(b"user:").hash(b"42"), hash_bytes(b"user:42"));
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct Prefix(u64);
-
-impl Prefix {
-    /// Hashes the beginning.
-    #[inline]
-    pub const fn new(bytes: &[u8]) -> Self {
-        Self(fnv(FNV_OFFSET, bytes))
-    }
-
-    /// [`hash_bytes`] of the beginning followed by `rest`.
-    #[inline]
-    pub const fn hash(self, rest: &[u8]) -> u64 {
-        mix(fnv(self.0, rest))
-    }
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// A SipHash-2-4 key: secret, so it never shows in `Debug`.
@@ -159,18 +83,18 @@ impl fmt::Debug for SipKey {
     }
 }
 
-/// SipHash between two words of a message. Its steps are always inlined: loops over them are to become vectors.
+/// SipHash between two words of a message.
 #[derive(Clone, Copy)]
-pub(crate) struct SipState {
-    pub(crate) v0: u64,
-    pub(crate) v1: u64,
-    pub(crate) v2: u64,
-    pub(crate) v3: u64,
+struct SipState {
+    v0: u64,
+    v1: u64,
+    v2: u64,
+    v3: u64,
 }
 
 impl SipState {
     #[inline(always)]
-    pub(crate) const fn new(key: SipKey) -> Self {
+    const fn new(key: SipKey) -> Self {
         Self {
             v0: key.k0 ^ 0x736f_6d65_7073_6575,
             v1: key.k1 ^ 0x646f_7261_6e64_6f6d,
@@ -202,13 +126,7 @@ impl SipState {
     }
 
     #[inline(always)]
-    pub(crate) const fn compressed(mut self, word: u64) -> Self {
-        self.compress(word);
-        self
-    }
-
-    #[inline(always)]
-    pub(crate) const fn finish(mut self) -> u64 {
+    const fn finish(mut self) -> u64 {
         self.v2 ^= 0xff;
         self.round();
         self.round();
@@ -223,13 +141,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::hash::Hasher;
-
-    #[test]
-    fn mix_is_a_bijection_on_a_sample() {
-        for z in (0..10_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
-            assert_eq!(unmix(mix(z)), z);
-        }
-    }
 
     #[test]
     fn a_key_never_shows_in_debug() {

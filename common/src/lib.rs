@@ -1,5 +1,4 @@
-//! What `tablegen` and `dataplane` must agree on, and nothing else: how a key is hashed, how backends are ranked,
-//! which fields of a packet choose its row, which packets belong to a table, and the octets of the file between
+//! What `tablegen` and `dataplane` must agree on, and nothing else: how a packet is hashed, which fields of a packet choose its row, which packets belong to a table, and the octets of the file between
 //! the two programs.
 //!
 //! This crate opens no file and no socket, reads no clock, and depends on no serialisation framework. Everything
@@ -17,7 +16,6 @@ pub mod bind;
 pub mod bounded;
 pub mod flow;
 pub mod hash;
-pub mod hrw;
 pub mod table;
 pub mod text;
 pub mod tunnel;

@@ -5,9 +5,9 @@
 //! 3 are expected. The exit code is 1 if any is beyond 6.
 
 use benches::usage::no_arguments;
-use common::hash::{Prefix, mix};
-use common::hrw::{Isa, Node, NodeSet};
 use std::process::ExitCode;
+use tryst_hrw::hash::{Prefix, mix};
+use tryst_hrw::{Isa, Node, NodeSet};
 
 const ROWS: u32 = 1 << 16;
 const SEEDS: u64 = 20;

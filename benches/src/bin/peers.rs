@@ -6,9 +6,9 @@
 
 use benches::peers::PEERS;
 use benches::usage::no_arguments;
-use common::hash::mix;
 use std::hint::black_box;
 use std::time::Instant;
+use tryst_hrw::hash::mix;
 
 const TURNS: usize = 5;
 const KEYS: u64 = 4_096;

@@ -27,7 +27,7 @@ fn main() -> anyhow::Result<()> {
     pool.install(|| {
         println!(
             "instructions: {}, threads: {}",
-            common::hrw::Isa::detect().name(),
+            tryst_hrw::Isa::detect().name(),
             rayon::current_num_threads()
         );
         full();

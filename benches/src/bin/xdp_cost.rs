@@ -19,7 +19,7 @@ use benches::table::https;
 use benches::usage::no_arguments;
 use common::backend::Backend;
 use common::bind::{Bind, Prefix};
-use common::hash::{SipKey, mix};
+use common::hash::SipKey;
 use common::table::{ForwardingTable, Table};
 use dataplane::drivers::xdp::Director;
 use dataplane::host::sys::thread::{cpu_time, unshare_network};
@@ -29,6 +29,7 @@ use dataplane::redirect::config::RedirectConfig;
 use dataplane::redirect::{Neighbour, Redirect};
 use dataplane::wire::checksum::Sum;
 use dataplane::wire::ethernet::Mac;
+use tryst_hrw::hash::mix;
 
 static MEASURE: &[u8] = aya::include_bytes_aligned!("../../../dataplane/bpf/measure.bpf.o");
 

@@ -157,7 +157,7 @@ impl fmt::Debug for Digest {
 /// How backends are ranked for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ranking {
-    /// Weighted rendezvous hashing by id ([`crate::hrw`]), version 1.
+    /// Weighted rendezvous hashing by id (the crate `tryst-hrw`), version 1.
     Hrw,
     /// GLB Director's: SipHash-2-4 of the address, unweighted, lowest digest first.
     Glb,

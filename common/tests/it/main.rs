@@ -4,7 +4,6 @@
 #![expect(clippy::cast_possible_truncation, reason = "64-bit test machines")]
 
 mod glb_file;
-mod hrw_quality;
 mod reading;
 mod table_file;
 mod vectors;

@@ -8,9 +8,9 @@ use crate::files;
 use crate::progress::{self, Progress};
 use anyhow::{Context as _, bail, ensure};
 use common::backend::Backend;
-use common::hash::hash_bytes;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tryst_hrw::hash::hash_bytes;
 
 /// Keys that a page of a configuration shows at first.
 const PAGE_KEYS: u32 = 1_000;

@@ -1,8 +1,8 @@
 //! The methods. Each takes the same 64-bit hash of a key and is independent of the others.
 
-use common::hash::{hash_bytes, mix};
-use common::hrw::{self, Node, Skeleton};
 use std::collections::{HashMap, HashSet};
+use tryst_hrw::hash::{hash_bytes, mix};
+use tryst_hrw::{self as hrw, Node, Skeleton};
 
 /// Why a look-up finds a node.
 const NODES: &str = "invariant: a placement has nodes";

@@ -13,12 +13,12 @@ pub mod methods;
 pub mod page;
 pub mod toy;
 
-use common::hash::hash_bytes;
 use methods::{Member, Method};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Instant;
+use tryst_hrw::hash::hash_bytes;
 
 use crate::format::columns::{Align, Columns};
 use crate::format::number::{grouped, percent};

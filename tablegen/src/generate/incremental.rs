@@ -12,10 +12,10 @@ use super::ranking::{self, Kept, Ranking};
 use super::{History, Task, UNUSED, Worker, empty, share};
 use crate::config::TableSpec;
 use common::backend::Backend;
-use common::hrw::{NodeSet, Rankings};
 use common::table::{self, ForwardingTable, Lists, Table, TableError};
 use rayon::prelude::*;
 use std::collections::HashMap;
+use tryst_hrw::{NodeSet, Rankings};
 
 /// How many of each ranking's first are kept: two are needed, the rest makes removals cheap.
 const DEPTH: usize = 4;

@@ -1,15 +1,15 @@
-//! The order in which a row prefers its backends: the seam between the generator and [`common::hrw`].
+//! The order in which a row prefers its backends: the seam between the generator and [`tryst_hrw`].
 //!
 //! Most rows need the first two of their ranking and nothing else, so many rows' first few are found in one vectorised
 //! pass, or known from an earlier build (`Kept`); a row that asks for more is ranked in full.
 
 use crate::config::TableSpec;
 use common::backend::Backend;
-use common::hash::{Prefix, SipKey};
-use common::hrw::{DigestSet, Node, NodeSet, Ranker, Rankings};
 use common::table::{self, Seed};
 use std::net::IpAddr;
 use std::sync::OnceLock;
+use tryst_hrw::hash::Prefix;
+use tryst_hrw::{DigestSet, Node, NodeSet, Ranker, Rankings};
 
 /// Ranks the candidates of one table for any of its rows.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl<'k> Ranking<'k> {
             table::Ranking::Hrw => Key::Hrw(Prefix::new(&seed.0)),
             table::Ranking::Glb => {
                 let addresses: Vec<IpAddr> = candidates.iter().map(|backend| backend.address).collect();
-                Key::Glb(DigestSet::new(SipKey::new(seed.0), &addresses), addresses)
+                Key::Glb(DigestSet::new(seed.0, &addresses), addresses)
             }
         };
         Self { backends, nodes: OnceLock::new(), positions, key, kept: None }

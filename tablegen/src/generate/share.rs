@@ -10,7 +10,7 @@ use super::hops::HopRule;
 use super::ranking::{self, candidates, node};
 use crate::config::TableSpec;
 use common::backend::Backend;
-use common::hrw::{Node, bounded_owners};
+use tryst_hrw::{Node, bounded_owners};
 
 /// The owner of each row as a position in `backends`, if the table has a bound.
 pub(super) fn owners(spec: &TableSpec, backends: &[Backend], rule: &HopRule) -> Option<Vec<Option<u16>>> {

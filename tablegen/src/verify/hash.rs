@@ -84,7 +84,7 @@ mod tests {
         let octets: Vec<u8> = (0..=255).map(|i: u8| i.wrapping_mul(37).wrapping_add(11)).collect();
         for length in 0..64 {
             let message = &octets[..length];
-            assert_eq!(hash_bytes(message), common::hash::hash_bytes(message));
+            assert_eq!(hash_bytes(message), tryst_hrw::hash::hash_bytes(message));
             let key: [u8; 16] = octets[100..116].try_into().unwrap();
             assert_eq!(sip(&key, message), common::hash::SipKey::new(key).hash(message).to_le_bytes());
         }

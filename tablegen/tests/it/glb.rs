@@ -3,7 +3,6 @@
 use crate::support::{backends, spec};
 use common::backend::{Backend, State};
 use common::bind::PortRange;
-use common::hash::mix;
 use common::table::{Digest, ForwardingTable, Ranking};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tablegen::config::{Config, TableSpec};
 use tablegen::generate::{History, generate};
 use tablegen::glb::{export, import};
+use tryst_hrw::hash::mix;
 
 fn through_yaml(json: &str) -> Config {
     Config::parse(&import(json).unwrap().yaml, Path::new("imported.yaml")).unwrap()

@@ -261,7 +261,7 @@ fn random_walks_lose_nothing_that_fits() {
     let mut random = 1u64;
     let mut pick = |below: usize| {
         random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        usize::try_from(common::hash::mix(random) % u64::try_from(below).unwrap()).unwrap()
+        usize::try_from(tryst_hrw::hash::mix(random) % u64::try_from(below).unwrap()).unwrap()
     };
     let mut drawn = BTreeSet::new();
     for walk in 0..9 {

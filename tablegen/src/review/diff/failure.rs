@@ -8,11 +8,11 @@ use super::roles::{eligible, fair_shares, owning_weights};
 use super::rows::Mapping;
 use crate::generate::ranking::{Ranking, RowRanker};
 use common::backend::State;
-use common::hrw::most_keys;
 use common::table::Table;
 use rayon::prelude::*;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use tryst_hrw::most_keys;
 
 /// The backends that fail.
 #[derive(Clone, Debug, PartialEq, Eq)]

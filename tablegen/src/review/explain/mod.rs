@@ -12,11 +12,11 @@ use crate::generate::ranking::Ranking;
 use common::backend::{Backend, Health, State};
 use common::bind::{Bind, BindIndex};
 use common::flow::HashFields;
-use common::hash::{SipKey, hash_bytes};
-use common::hrw::{DigestSet, Node, score, weighted_score};
 use common::table::{self, ForwardingTable, Table};
 use serde::Serialize;
 use std::cmp::Reverse;
+use tryst_hrw::hash::hash_bytes;
+use tryst_hrw::{DigestSet, Node, score, weighted_score};
 
 /// The way of one flow through a table file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -196,7 +196,7 @@ impl<'a> RowView<'a> {
                 score(hash_bytes(&seed.row_key(self.row)), Node::new(backend.id.as_str()).seed())
             }
             table::Ranking::Glb => {
-                DigestSet::new(SipKey::new(seed.0), &[backend.address]).digest(self.row, backend.address)
+                DigestSet::new(seed.0, &[backend.address]).digest(self.row, backend.address)
             }
         })
     }

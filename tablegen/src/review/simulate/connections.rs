@@ -2,12 +2,12 @@
 
 use crate::review::explain::{self, CaptureError, Flow};
 use common::flow::FlowKey;
-use common::hash::mix;
 use std::collections::HashMap;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow;
 use std::ops::Range;
+use tryst_hrw::hash::mix;
 
 /// A connection.
 #[derive(Clone, Copy, Debug, PartialEq)]

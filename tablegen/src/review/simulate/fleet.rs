@@ -1,7 +1,7 @@
 //! Directors that load a new table one after the other, and a router that moves connections between them.
 
 use common::flow::{FlowKey, HashFields};
-use common::hash::{hash_bytes, mix};
+use tryst_hrw::hash::{hash_bytes, mix};
 
 /// The directors and their router. The default is one director. Directors that load a table at the same moment behave
 /// like one, because they keep no state for each flow.

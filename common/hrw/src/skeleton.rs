@@ -1,6 +1,9 @@
 //! Rendezvous hashing down a tree, for sets so large that one pass over all nodes is too slow.
 
 use super::{Node, NodeSet};
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// A tree whose every branching is a small rendezvous: a look-up scores `fan-out × depth` nodes instead of all.
 ///
@@ -15,8 +18,8 @@ use super::{Node, NodeSet};
 /// which nodes came, so everyone who looks up must apply the same changes in the same order.
 ///
 /// ```
-/// use common::hash::hash_bytes;
-/// use common::hrw::{Node, Skeleton};
+/// use tryst_hrw::hash::hash_bytes;
+/// use tryst_hrw::{Node, Skeleton};
 ///
 /// let nodes: Vec<Node> = (0..1000).map(|i| Node::new(format!("node-{i}"))).collect();
 /// let mut tree = Skeleton::new(nodes, 16);

@@ -2,7 +2,9 @@
 
 use super::bound::{self, Finalist};
 use super::{Node, NodeSet, score};
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Changes that are remembered; an owner found before the oldest of them is looked up anew.
 const LOG: usize = 64;
@@ -18,8 +20,8 @@ const LOG: usize = 64;
 /// place. There is no lock: share nothing, or give each thread its own.
 ///
 /// ```
-/// use common::hash::hash_bytes;
-/// use common::hrw::{Node, OwnerCache};
+/// use tryst_hrw::hash::hash_bytes;
+/// use tryst_hrw::{Node, OwnerCache};
 ///
 /// let mut cache = OwnerCache::new(["a", "b", "c"].map(Node::new).to_vec(), 1024);
 /// let owner = cache.owner(hash_bytes(b"key")).unwrap();

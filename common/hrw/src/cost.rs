@@ -8,6 +8,7 @@
 use super::bound;
 use super::set::Slot;
 use crate::hash::{mix_complement, mix_unfinished};
+use alloc::vec::Vec;
 
 /// How the costs of a set of nodes are taken and compared. The unit is the cost of the heaviest node where `−ln u` is 1.
 #[derive(Clone, Debug)]
@@ -108,7 +109,7 @@ impl MinusLn for Polynomial {
     #[inline(always)]
     fn minus_ln(bits: u32) -> f32 {
         const ONE: u32 = 1.0f32.to_bits();
-        const SQRT_HALF: u32 = std::f32::consts::FRAC_1_SQRT_2.to_bits();
+        const SQRT_HALF: u32 = core::f32::consts::FRAC_1_SQRT_2.to_bits();
         /// The exponent of 2³¹.
         const EXPONENT: u32 = 127 + 31;
         /// Below it a step is more than 2⁻¹⁰ of `u`, and 2⁻¹³ of the logarithm.
@@ -120,7 +121,7 @@ impl MinusLn for Polynomial {
         // Near 1 the difference from it is still exact in the complement, and no longer in `u`.
         let t = if exponent == EXPONENT { float(bits ^ 0x7fff_ffff) * STEP } else { 1.0 - m };
         let p = 0.499_902 + t * (0.332_58 + t * (0.254_033 + t * (0.220_559 + t * 0.142_921)));
-        let minus_ln = k * std::f32::consts::LN_2 + t * (1.000_005 + t * p);
+        let minus_ln = k * core::f32::consts::LN_2 + t * (1.000_005 + t * p);
         if bits < LEAST { 0.0 } else { minus_ln }
     }
 }

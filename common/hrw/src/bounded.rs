@@ -1,8 +1,10 @@
 //! Owners under a bound: no node owns more than so many times its fair share.
 
 use super::{Node, NodeSet, Ranker, score};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use alloc::collections::{BTreeMap, BinaryHeap};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 /// First choices that are found for all keys at once; few keys ask for more.
 const KNOWN: usize = 4;
@@ -17,8 +19,8 @@ const KNOWN: usize = 4;
 /// The price is movement: a change of one node changes every share, so a few keys move between nodes that both stay.
 ///
 /// ```
-/// use common::hash::mix;
-/// use common::hrw::{Node, bounded_owners};
+/// use tryst_hrw::hash::mix;
+/// use tryst_hrw::{Node, bounded_owners};
 ///
 /// let nodes: Vec<Node> = (0..10).map(|i| Node::new(format!("node-{i}"))).collect();
 /// let keys: Vec<u64> = (0..1000).map(mix).collect();
@@ -33,7 +35,7 @@ pub fn bounded_owners(nodes: &[Node], keys: &[u64], max_share: f64) -> Vec<u32> 
     set.top_many(keys, KNOWN, &mut first);
     let mut ranker = Ranker::new(&set);
     // Of keys that ask for more than that: as much again each time, so that no key is ranked for every choice.
-    let mut more = HashMap::<u32, Vec<usize>>::new();
+    let mut more = BTreeMap::<u32, Vec<usize>>::new();
     let mut choice = |key: u32, rank: usize| {
         if rank < KNOWN {
             return first.get(key as usize * KNOWN + rank).map(|at| *at as usize);
@@ -41,7 +43,7 @@ pub fn bounded_owners(nodes: &[Node], keys: &[u64], max_share: f64) -> Vec<u32> 
         let choices = more.entry(key).or_default();
         if rank >= choices.len() {
             ranker.start(keys.get(key as usize).copied()?);
-            *choices = std::iter::from_fn(|| ranker.next_node()).take(2 * rank).collect();
+            *choices = core::iter::from_fn(|| ranker.next_node()).take(2 * rank).collect();
         }
         choices.get(rank).copied()
     };
@@ -80,7 +82,7 @@ pub fn most_keys(keys: usize, share: f64, max_share: f64) -> usize {
     #[expect(clippy::cast_precision_loss, reason = "fewer keys than 2⁵³")]
     let fair = keys as f64 * share;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and saturating")]
-    let most = (fair * max_share.max(1.0)).ceil() as usize;
+    let most = libm::ceil(fair * max_share.max(1.0)) as usize;
     most
 }
 

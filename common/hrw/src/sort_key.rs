@@ -2,7 +2,7 @@
 
 use super::cost::{MinusLn, upper_bits};
 use crate::hash::mix;
-use std::marker::PhantomData;
+use core::marker::PhantomData;
 
 /// A word whose order is that of a ranking, and whose low bits give way to the node's slot.
 pub(super) trait SortKey {

@@ -3,7 +3,8 @@
 use super::Node;
 use super::cost::Costs;
 use super::simd::{Isa, NODE_LANES};
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Nodes laid out for scanning: in classes of equal weight, within a class by descending id.
 ///

@@ -2,12 +2,14 @@
 
 use super::set::{Class, NodeSet};
 use super::{simd, weighted_score};
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Ranks one key after another, node by node, without allocating.
 ///
 /// ```
-/// use common::hrw::{Node, NodeSet, Ranker};
-/// use common::hash::hash_bytes;
+/// use tryst_hrw::{Node, NodeSet, Ranker};
+/// use tryst_hrw::hash::hash_bytes;
 ///
 /// let set = NodeSet::new(&["a", "b", "c"].map(Node::new));
 /// let mut ranker = Ranker::new(&set);
@@ -120,7 +122,7 @@ mod tests {
             for key in 0..64u64 {
                 let coarse = |node: usize| (score(key, nodes[node].seed()) >> 60) & 3;
                 ranker.start_with(coarse);
-                let ranked: Vec<_> = std::iter::from_fn(|| ranker.next_node()).collect();
+                let ranked: Vec<_> = core::iter::from_fn(|| ranker.next_node()).collect();
                 let mut expected: Vec<_> = (0..ids.len()).collect();
                 expected.sort_by(|&a, &b| (coarse(b), order[b]).cmp(&(coarse(a), order[a])));
                 assert_eq!(ranked, expected);

@@ -6,12 +6,12 @@
 //! ranking past the owner is defined just as well, which is what second choices are made of.
 //!
 //! ```
-//! use common::hrw::{self, Node};
+//! use tryst_hrw::Node;
 //!
 //! let nodes = ["a", "b", "c", "d", "e"].map(Node::new);
-//! let ranking = hrw::top_k(b"user:42", &nodes, 3);
+//! let ranking = tryst_hrw::top_k(b"user:42", &nodes, 3);
 //! assert_eq!(ranking, [0, 1, 3]); // a, then b, then d
-//! assert_eq!(hrw::owner(b"user:42", &nodes), Some(0));
+//! assert_eq!(tryst_hrw::owner(b"user:42", &nodes), Some(0));
 //! ```
 //!
 //! # The score
@@ -67,17 +67,28 @@
 //! The logarithm is that of the `libm` crate, which is software and has the same bits on every CPU. Ties go to the
 //! greater id, never to the place in a list.
 
+#![deny(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+#![cfg_attr(not(any(test, feature = "std")), no_std)]
+
+extern crate alloc;
+
 mod bound;
 mod bounded;
 mod cache;
 mod cost;
 mod digests;
+pub mod hash;
 mod placement;
 mod ranker;
 mod rankings;
 mod scan;
 mod set;
 mod simd;
+mod sip;
 mod skeleton;
 mod sort_key;
 
@@ -92,7 +103,9 @@ pub use simd::Isa;
 pub use skeleton::Skeleton;
 
 use crate::hash::{hash_bytes, mix};
-use std::fmt;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
 
 /// A place for keys: its id, its share, and the seed made of the id.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,7 +157,7 @@ impl fmt::Display for InvalidWeight {
     }
 }
 
-impl std::error::Error for InvalidWeight {}
+impl core::error::Error for InvalidWeight {}
 
 /// The score of a node for a key: `key_hash` is [`hash_bytes`] of the key.
 #[inline]
@@ -182,7 +195,7 @@ pub fn top_k(key: &[u8], nodes: &[Node], k: usize) -> Vec<usize> {
     let set = NodeSet::new(nodes);
     let mut ranker = Ranker::new(&set);
     ranker.start(hash_bytes(key));
-    std::iter::from_fn(|| ranker.next_node()).take(k).collect()
+    core::iter::from_fn(|| ranker.next_node()).take(k).collect()
 }
 
 #[cfg(test)]

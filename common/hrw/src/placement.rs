@@ -1,6 +1,8 @@
 //! Which data must move when the places change.
 
 use super::{Node, Rankings};
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Keys with their owners, and the exact moves that each change of the nodes asks for.
 ///
@@ -8,8 +10,8 @@ use super::{Node, Rankings};
 /// one that leaves costs a look-up for each key that it held, and for no other.
 ///
 /// ```
-/// use common::hash::hash_bytes;
-/// use common::hrw::{Node, Placement};
+/// use tryst_hrw::hash::hash_bytes;
+/// use tryst_hrw::{Node, Placement};
 ///
 /// let keys: Vec<u64> = (0..1000u32).map(|key| hash_bytes(&key.to_le_bytes())).collect();
 /// let mut placement = Placement::new(keys, ["a", "b", "c"].map(Node::new).to_vec());
@@ -73,7 +75,7 @@ impl Placement {
         let changed = keys.into_iter().filter_map(|key| {
             let owner = owners.get_mut(key as usize)?;
             let to = rankings.first(key).first().copied();
-            let from = std::mem::replace(owner, to);
+            let from = core::mem::replace(owner, to);
             (from != to).then_some(Move { key, from, to })
         });
         changed.collect()

@@ -7,8 +7,9 @@
 
 use super::NodeSet;
 use super::simd::{self, Isa, LANES, Lanes};
-use crate::hash::SipKey;
-use std::net::IpAddr;
+use crate::sip::SipKey;
+use alloc::vec::Vec;
+use core::net::IpAddr;
 
 /// Addresses laid out for ranking by digest.
 #[derive(Clone, Debug)]
@@ -31,7 +32,7 @@ struct Tails<const W: usize> {
 impl DigestSet {
     /// Lays out `addresses` under a table's seed. Equal digests go to the later address: give them in ascending
     /// order of id.
-    pub fn new(key: SipKey, addresses: &[IpAddr]) -> Self {
+    pub fn new(key: [u8; 16], addresses: &[IpAddr]) -> Self {
         let (mut v4, mut v6) = (Tails::empty(), Tails::empty());
         for (position, address) in (0..).zip(addresses) {
             match address {
@@ -45,7 +46,7 @@ impl DigestSet {
                 }
             }
         }
-        Self { key, addresses: addresses.to_vec(), v4, v6, isa: Isa::detect() }
+        Self { key: SipKey::new(key), addresses: addresses.to_vec(), v4, v6, isa: Isa::detect() }
     }
 
     /// The same set scanned by other instructions than the widest: for tests and measurements. The results are equal.
@@ -85,7 +86,7 @@ impl DigestSet {
     }
 
     fn top_of_lanes<const K: usize>(&self, start: u32, k: usize, first: &mut [u32]) {
-        let rows = std::array::from_fn(|lane| start.wrapping_add(u32::try_from(lane).unwrap_or_default()));
+        let rows = core::array::from_fn(|lane| start.wrapping_add(u32::try_from(lane).unwrap_or_default()));
         let states = simd::row_states(self.isa, self.key, &rows);
         let v4: [Lanes; K] = self.v4.least(self.isa, &states);
         let v6: [Lanes; K] = self.v6.least(self.isa, &states);
@@ -110,7 +111,7 @@ impl DigestSet {
             return write(v4, first);
         }
         let (mut v4, mut v6) = (v4.peekable(), v6.peekable());
-        let merged = std::iter::from_fn(|| match (v4.peek(), v6.peek()) {
+        let merged = core::iter::from_fn(|| match (v4.peek(), v6.peek()) {
             (Some(one), Some(other)) if other.0 < one.0 => v6.next(),
             (Some(_), _) => v4.next(),
             (None, _) => v6.next(),
@@ -122,7 +123,7 @@ impl DigestSet {
     #[cold]
     fn rank(&self, row: u32, first: &mut [u32]) {
         let digest =
-            |(position, address): (u32, &IpAddr)| (self.digest(row, *address), std::cmp::Reverse(position));
+            |(position, address): (u32, &IpAddr)| (self.digest(row, *address), core::cmp::Reverse(position));
         let mut order: Vec<_> = (0..).zip(&self.addresses).map(digest).collect();
         order.sort_unstable();
         let mut order = order.into_iter().map(|(_, position)| position.0);
@@ -200,7 +201,7 @@ mod tests {
     fn every_family_and_instruction_set_ranks_like_a_sort_of_digests() {
         for (v4, v6) in [(0, 0), (1, 0), (0, 1), (10, 0), (0, 10), (3, 2), (40, 40)] {
             let addresses = addresses(v4, v6);
-            let set = DigestSet::new(SipKey::new([7; 16]), &addresses);
+            let set = DigestSet::new([7; 16], &addresses);
             for k in 0..11 {
                 let mut expected = vec![0; 70 * k];
                 (0..).zip(expected.chunks_mut(k.max(1))).for_each(|(row, first)| set.rank(row + 5, first));
@@ -217,7 +218,7 @@ mod tests {
     #[test]
     fn too_many_to_pack_are_ranked_in_full() {
         let addresses = addresses(1 << DOUBT | 1, 1);
-        let set = DigestSet::new(SipKey::new([7; 16]), &addresses);
+        let set = DigestSet::new([7; 16], &addresses);
         let (mut first, mut expected) = ([9], [9]);
         set.top_many(5, 1, &mut first);
         set.rank(5, &mut expected);
@@ -228,7 +229,7 @@ mod tests {
     #[test]
     fn equal_digests_go_to_the_later() {
         let same = vec![IpAddr::from([10, 0, 0, 1]); 5];
-        let set = DigestSet::new(SipKey::new([1; 16]), &same);
+        let set = DigestSet::new([1; 16], &same);
         let mut first = [0; 6];
         set.top_many(3, 6, &mut first);
         assert_eq!(first, [4, 3, 2, 1, 0, NodeSet::NONE]);
@@ -241,7 +242,7 @@ mod tests {
     #[test]
     fn a_digest_is_two_hashes() {
         let key = SipKey::new(*b"0123456789abcdef");
-        let set = DigestSet::new(key, &[]);
+        let set = DigestSet::new(*b"0123456789abcdef", &[]);
         let mut message = key.hash(&[0, 1, 2, 3]).to_le_bytes().to_vec();
         message.extend_from_slice(&[192, 0, 2, 9]);
         let expected = u64::from_be_bytes(key.hash(&message).to_le_bytes());

@@ -3,6 +3,8 @@
 use super::bound::{self, Finalist};
 use super::simd::{self, Isa};
 use super::{Node, NodeSet, score};
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Fewest nodes of a ranking that stay known, unless the depth is less; a key that would know fewer is ranked again.
 const LEAST_KNOWN: usize = 2;
@@ -14,8 +16,8 @@ const LEAST_KNOWN: usize = 2;
 /// touches the keys that know it, and leaves them one node fewer until so few are known that the key is ranked again.
 ///
 /// ```
-/// use common::hash::hash_bytes;
-/// use common::hrw::{Node, Rankings};
+/// use tryst_hrw::hash::hash_bytes;
+/// use tryst_hrw::{Node, Rankings};
 ///
 /// let keys: Vec<u64> = (0..1000u32).map(|key| hash_bytes(&key.to_le_bytes())).collect();
 /// let mut rankings = Rankings::new(keys, 4, ["a", "b", "c"].map(Node::new).to_vec());

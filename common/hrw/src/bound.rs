@@ -113,7 +113,7 @@ fn sort(finalists: &mut [Finalist]) {
             if a.least <= b.least {
                 break;
             }
-            std::mem::swap(a, b);
+            core::mem::swap(a, b);
         }
     }
 }

@@ -12,8 +12,8 @@
 //! This is the one file of the crate with `unsafe`: calling a function that was compiled for an instruction set is
 //! sound only on a processor that has it. [`Isa`] is the proof: its values come from detection alone.
 
-#![allow(unsafe_code, reason = "calls of functions compiled for an instruction set that was detected")]
-#![allow(
+#![expect(unsafe_code, reason = "calls of functions compiled for an instruction set that was detected")]
+#![expect(
     clippy::indexing_slicing,
     clippy::needless_range_loop,
     reason = "indices run below the constant lengths of arrays; iterators in their place are not vectorised"
@@ -23,7 +23,9 @@ use super::bound::quick_bound;
 use super::cost::{Costs, Logarithm, MinusLn, Polynomial, TwoTerms};
 use super::set::Nodes;
 use super::sort_key::{Cost, Score, SortKey, Top, Word};
-use crate::hash::{SipKey, SipState, mix};
+use crate::hash::mix;
+use crate::sip::{SipKey, SipState};
+use alloc::vec::Vec;
 
 /// Keys that are ranked together: four AVX-512 registers of 64-bit words.
 pub(super) const LANES: usize = 32;
@@ -35,6 +37,20 @@ const BLOCK: usize = 64;
 
 /// One 64-bit word a key.
 pub(super) type Lanes = [u64; LANES];
+
+/// Has the processor this feature? With `std` it is asked; without, only what the compiler may assume counts.
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+macro_rules! has {
+    ($feature:tt) => {
+        is_x86_feature_detected!($feature)
+    };
+}
+#[cfg(all(target_arch = "x86_64", not(feature = "std")))]
+macro_rules! has {
+    ($feature:tt) => {
+        cfg!(target_feature = $feature)
+    };
+}
 
 /// An instruction set that this machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,17 +78,13 @@ impl Isa {
     pub fn available() -> impl Iterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
         let wide = {
-            let avx2 = is_x86_feature_detected!("avx2");
-            let avx512 = avx2
-                && is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl");
+            let avx2 = has!("avx2");
+            let avx512 = avx2 && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
             [avx2.then_some(Self(Level::Avx2)), avx512.then_some(Self(Level::Avx512))]
         };
         #[cfg(not(target_arch = "x86_64"))]
         let wide: [Option<Self>; 0] = [];
-        std::iter::once(Self::PORTABLE).chain(wide.into_iter().flatten())
+        core::iter::once(Self::PORTABLE).chain(wide.into_iter().flatten())
     }
 
     /// The word for reports: `portable`, `avx2` or `avx512`.
@@ -321,7 +333,7 @@ fn least_by_key<S: SortKey, const K: usize>(sort: &S, nodes: &Nodes, keys: &Lane
             bits[lane] = S::bits(keys[lane] ^ seed);
         }
         for lane in 0..LANES {
-            let mut here: [S::Word; K] = std::array::from_fn(|rank| least[rank][lane]);
+            let mut here: [S::Word; K] = core::array::from_fn(|rank| least[rank][lane]);
             insert(&mut here, sort.packed(bits[lane], inverse, slot));
             for rank in 0..K {
                 least[rank][lane] = here[rank];
@@ -344,7 +356,7 @@ fn least_by_node<S: SortKey, const K: usize>(sort: &S, nodes: &Nodes, key: u64) 
         for lane in 0..NODE_LANES {
             let slot = first + lane as u64;
             let packed = sort.packed(bits[lane], inverses[lane], slot);
-            let mut here: [S::Word; K] = std::array::from_fn(|rank| lists[rank][lane]);
+            let mut here: [S::Word; K] = core::array::from_fn(|rank| lists[rank][lane]);
             insert(&mut here, if slot < count { packed } else { S::Word::MAX });
             for rank in 0..K {
                 lists[rank][lane] = here[rank];
@@ -378,7 +390,7 @@ fn turn<W: Word, const STEP: usize, const K: usize>(lists: &mut [[W; NODE_LANES]
     }
     for next in turned {
         for lane in 0..NODE_LANES {
-            let mut here: [W; K] = std::array::from_fn(|rank| lists[rank][lane]);
+            let mut here: [W; K] = core::array::from_fn(|rank| lists[rank][lane]);
             insert(&mut here, next[lane]);
             for rank in 0..K {
                 lists[rank][lane] = here[rank];
@@ -391,7 +403,7 @@ fn turn<W: Word, const STEP: usize, const K: usize>(lists: &mut [[W; NODE_LANES]
 #[inline(always)]
 fn fold<W: Word, const WIDTH: usize, const K: usize>(lists: &mut [[W; NODE_LANES]; K]) {
     for lane in 0..WIDTH {
-        let mut here: [W; K] = std::array::from_fn(|rank| lists[rank][lane]);
+        let mut here: [W; K] = core::array::from_fn(|rank| lists[rank][lane]);
         for rank in 0..K {
             insert(&mut here, lists[rank][lane + WIDTH]);
         }

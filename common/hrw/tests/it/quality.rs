@@ -1,8 +1,8 @@
 //! How ranks fall, where it is cheap to look: even, independent, in proportion to weight, for ids that are awkward to
 //! hash. The `hrw_quality` report of the benches looks longer.
 
-use common::hash::{Prefix, mix};
-use common::hrw::{Node, NodeSet};
+use tryst_hrw::hash::{Prefix, mix};
+use tryst_hrw::{Node, NodeSet};
 
 const ROWS: u32 = 1 << 15;
 

@@ -42,8 +42,8 @@ impl NodeSet {
     /// Threads may share the set and split the keys.
     ///
     /// ```
-    /// use common::hash::hash_bytes;
-    /// use common::hrw::{Node, NodeSet};
+    /// use tryst_hrw::hash::hash_bytes;
+    /// use tryst_hrw::{Node, NodeSet};
     ///
     /// let set = NodeSet::new(&["a", "b", "c"].map(Node::new));
     /// let keys = [b"k1", b"k2"].map(|key| hash_bytes(key));
