@@ -96,14 +96,15 @@ impl Tree {
         let mut tree = Skeleton::new(made(&all), 16);
         all.iter()
             .filter(|node| nodes.binary_search(node).is_err())
-            .for_each(|node| drop(tree.remove(*node)));
+            .for_each(|node| drop(tree.remove(*node as usize)));
         Self(tree)
     }
 }
 
 impl Peer for Tree {
     fn owner(&mut self, key: u64) -> u32 {
-        self.0.owner(hash_bytes(&key.to_le_bytes())).unwrap_or(u32::MAX)
+        let slot = self.0.owner(hash_bytes(&key.to_le_bytes()));
+        slot.and_then(|slot| u32::try_from(slot).ok()).unwrap_or(u32::MAX)
     }
 }
 
@@ -111,8 +112,8 @@ struct Cached(OwnerCache, Vec<u32>);
 
 impl Peer for Cached {
     fn owner(&mut self, key: u64) -> u32 {
-        let at = self.0.owner(hash_bytes(&key.to_le_bytes()));
-        at.and_then(|at| self.1.get(at as usize).copied()).unwrap_or(u32::MAX)
+        let index = self.0.owner(hash_bytes(&key.to_le_bytes()));
+        index.and_then(|index| self.1.get(index).copied()).unwrap_or(u32::MAX)
     }
 }
 

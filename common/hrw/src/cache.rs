@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Changes that are remembered; an owner found before the oldest of them is looked up anew.
+/// Changes that are remembered; an owner found before the oldest of them is looked up again.
 const LOG: usize = 64;
 
 /// The owners of keys that were asked for before.
@@ -75,27 +75,27 @@ impl OwnerCache {
 
     /// Handle of the node that owns the key; none if there are no nodes.
     #[inline]
-    pub fn owner(&mut self, key_hash: u64) -> Option<u32> {
+    pub fn owner(&mut self, key_hash: u64) -> Option<usize> {
         let cell = usize::try_from(key_hash).unwrap_or_default() & (self.entries.len() - 1);
         let entry = *self.entries.get(cell)?;
         if entry.epoch == self.epoch && entry.key == key_hash {
-            return Some(entry.owner).filter(|owner| *owner != NodeSet::NONE);
+            return Some(entry.owner).filter(|owner| *owner != NodeSet::NONE).map(|owner| owner as usize);
         }
         let known = (entry.epoch != 0 && entry.key == key_hash).then(|| self.followed(entry)).flatten();
         let owner = known.or_else(|| self.look_up(key_hash));
         if let Some(entry) = self.entries.get_mut(cell) {
             *entry = Entry { key: key_hash, epoch: self.epoch, owner: owner.unwrap_or(NodeSet::NONE) };
         }
-        owner
+        owner.map(|owner| owner as usize)
     }
 
     /// The node of a handle.
-    pub fn node(&self, handle: u32) -> Option<&Node> {
-        self.nodes.get(handle as usize)?.as_ref()
+    pub fn node(&self, handle: usize) -> Option<&Node> {
+        self.nodes.get(handle)?.as_ref()
     }
 
     /// Adds a node, and gives its handle.
-    pub fn insert(&mut self, node: Node) -> u32 {
+    pub fn insert(&mut self, node: Node) -> usize {
         // Not a handle that the log still speaks of: it would mean another node there.
         let spoken_of = |at: usize| {
             self.log.iter().any(|(Event::Joined(handle) | Event::Left(handle))| *handle as usize == at)
@@ -111,13 +111,13 @@ impl OwnerCache {
         }
         let handle = u32::try_from(free).unwrap_or(NodeSet::NONE);
         self.happened(Event::Joined(handle));
-        handle
+        free
     }
 
     /// Takes a node away.
-    pub fn remove(&mut self, handle: u32) -> Option<Node> {
-        let node = self.nodes.get_mut(handle as usize)?.take()?;
-        self.happened(Event::Left(handle));
+    pub fn remove(&mut self, handle: usize) -> Option<Node> {
+        let node = self.nodes.get_mut(handle)?.take()?;
+        self.happened(Event::Left(u32::try_from(handle).unwrap_or(NodeSet::NONE)));
         Some(node)
     }
 
@@ -148,11 +148,11 @@ impl OwnerCache {
     /// Which of the two comes first, if that is beyond doubt. A node that has left since loses.
     fn better(&self, key: u64, owner: u32, newcomer: u32) -> Option<u32> {
         let finalist = |handle: u32| {
-            let node = self.node(handle)?;
+            let node = self.node(handle as usize)?;
             let covered = bound::covers(node.weight(), node.weight());
             covered.then(|| Finalist::new(handle as usize, score(key, node.seed()), node.weight()))
         };
-        if self.node(newcomer).is_none() {
+        if self.node(newcomer as usize).is_none() {
             return Some(owner);
         }
         let mut both = [finalist(owner)?, finalist(newcomer)?];
@@ -178,10 +178,10 @@ mod tests {
     use crate::hash::mix;
     use proptest::prelude::*;
 
-    fn full(cache: &OwnerCache, key: u64) -> Option<u32> {
+    fn full(cache: &OwnerCache, key: u64) -> Option<usize> {
         let live = (0..).zip(&cache.nodes).filter_map(|(handle, node)| Some((handle, node.clone()?)));
-        let (handles, nodes): (Vec<u32>, Vec<Node>) = live.unzip();
-        NodeSet::new(&nodes).owner(key).map(|at| handles[at])
+        let (handles, nodes): (Vec<usize>, Vec<Node>) = live.unzip();
+        NodeSet::new(&nodes).owner(key).map(|index| handles[index])
     }
 
     proptest! {
@@ -191,7 +191,7 @@ mod tests {
         fn the_answer_is_that_of_a_full_look_up(steps in prop::collection::vec((0u8..8, any::<u64>()), 1..300)) {
             let mut cache = OwnerCache::new((0..5).map(|i| Node::new(format!("{i}"))).collect(), 16);
             for (step, (what, number)) in steps.into_iter().enumerate() {
-                let live: Vec<u32> = (0..200).filter(|handle| cache.node(*handle).is_some()).collect();
+                let live: Vec<usize> = (0..200).filter(|handle| cache.node(*handle).is_some()).collect();
                 match what {
                     0 if live.len() < 8 => {
                         let weight = [1.0, 1.0, 2.5, 1e-300][usize::try_from(number % 4).unwrap()];

@@ -53,7 +53,7 @@
 //! | owners or first few of many keys | [`NodeSet::owner`], [`NodeSet::top_many`] | one vectorised pass over `n`, no allocation |
 //! | a whole ranking, node by node | [`Ranker`] | `O(n)` to start, then `O(n)` a node |
 //! | the first few of all keys while nodes change | [`Rankings`] | a node joins: one score a key; leaves: its keys |
-//! | the keys to carry when places change | [`Placement`] | likewise, with 24 octets a key |
+//! | the keys to carry when places change | [`Placement`] | likewise, with 36 octets a key |
 //! | the same owners again and again | [`OwnerCache`] | a hit: one comparison |
 //! | one owner among thousands, if more may move | [`Skeleton`] | `O(f log n / log f)` |
 //! | owners of whom none is over a bound | [`bounded_owners`] | as the scan, and more for keys that are turned away |
@@ -76,6 +76,7 @@
 
 extern crate alloc;
 
+pub mod algorithm;
 mod bound;
 mod bounded;
 mod cache;

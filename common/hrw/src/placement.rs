@@ -16,26 +16,26 @@ use alloc::vec::Vec;
 /// let keys: Vec<u64> = (0..1000u32).map(|key| hash_bytes(&key.to_le_bytes())).collect();
 /// let mut placement = Placement::new(keys, ["a", "b", "c"].map(Node::new).to_vec());
 /// let moves = placement.insert(Node::new("d"));
-/// assert!(moves.iter().all(|one| one.to == Some(3)));
+/// assert!(moves.iter().all(|key| key.to == Some(3)));
 /// assert_eq!(placement.remove(3).len(), moves.len());
 /// ```
 ///
-/// Memory: 24 octets a key.
+/// Memory: 36 octets a key.
 #[derive(Clone, Debug)]
 pub struct Placement {
     rankings: Rankings,
-    owners: Vec<Option<u32>>,
+    owners: Vec<Option<usize>>,
 }
 
 /// A key that must be carried from one node to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// Position in the list of keys.
-    pub key: u32,
+    pub key: usize,
     /// Handle of the node that held it; none if there was none.
-    pub from: Option<u32>,
+    pub from: Option<usize>,
     /// Handle of the node that owns it now; none if none is left.
-    pub to: Option<u32>,
+    pub to: Option<usize>,
 }
 
 impl Placement {
@@ -48,8 +48,8 @@ impl Placement {
     }
 
     /// Handle of the node that owns a key.
-    pub fn owner(&self, key: u32) -> Option<u32> {
-        self.rankings.first(key).first().copied()
+    pub fn owner(&self, key: usize) -> Option<usize> {
+        self.owners.get(key).copied().flatten()
     }
 
     /// Adds a node, and gives the keys that it wins.
@@ -59,13 +59,16 @@ impl Placement {
     }
 
     /// Takes a node away, and gives the keys that it held.
-    pub fn remove(&mut self, handle: u32) -> Vec<Move> {
+    pub fn remove(&mut self, handle: usize) -> Vec<Move> {
+        // No node has a handle that does not fit.
+        let Ok(handle) = u32::try_from(handle) else { return Vec::new() };
         let change = self.rankings.remove(handle);
         self.moves(change.keys)
     }
 
     /// Puts another node, or the same with another weight, into a place.
-    pub fn replace(&mut self, handle: u32, node: Node) -> Vec<Move> {
+    pub fn replace(&mut self, handle: usize, node: Node) -> Vec<Move> {
+        let Ok(handle) = u32::try_from(handle) else { return Vec::new() };
         let change = self.rankings.replace(handle, node);
         self.moves(change.keys)
     }
@@ -73,10 +76,11 @@ impl Placement {
     fn moves(&mut self, keys: impl IntoIterator<Item = u32>) -> Vec<Move> {
         let Self { rankings, owners } = self;
         let changed = keys.into_iter().filter_map(|key| {
-            let owner = owners.get_mut(key as usize)?;
-            let to = rankings.first(key).first().copied();
+            let index = key as usize;
+            let owner = owners.get_mut(index)?;
+            let to = rankings.first(key).first().map(|handle| *handle as usize);
             let from = core::mem::replace(owner, to);
-            (from != to).then_some(Move { key, from, to })
+            (from != to).then_some(Move { key: index, from, to })
         });
         changed.collect()
     }
@@ -98,7 +102,7 @@ mod tests {
         let mut nodes: Vec<Node> = (0..20).map(node).collect();
         let owners = |nodes: &[Node]| {
             let set = NodeSet::new(nodes);
-            keys.iter().map(|key| set.owner(*key).and_then(|at| u32::try_from(at).ok())).collect::<Vec<_>>()
+            keys.iter().map(|key| set.owner(*key)).collect::<Vec<_>>()
         };
         let mut placement = Placement::new(keys.clone(), nodes.clone());
         let before = owners(&nodes);

@@ -61,18 +61,18 @@ impl Skeleton {
     }
 
     /// The slot that owns the key; none if there are no nodes.
-    pub fn owner(&self, key_hash: u64) -> Option<u32> {
-        let mut at = 0;
+    pub fn owner(&self, key_hash: u64) -> Option<usize> {
+        let mut index = 0;
         for level in self.levels.iter().rev() {
-            let group = level.get(at as usize)?;
-            at = *group.children.get(group.set.owner(key_hash)?)?;
+            let group = level.get(index)?;
+            index = *group.children.get(group.set.owner(key_hash)?)? as usize;
         }
-        (!self.levels.is_empty()).then_some(at)
+        (!self.levels.is_empty()).then_some(index)
     }
 
     /// The node in a slot.
-    pub fn node(&self, slot: u32) -> Option<&Node> {
-        self.slots.get(slot as usize)?.as_ref()
+    pub fn node(&self, slot: usize) -> Option<&Node> {
+        self.slots.get(slot)?.as_ref()
     }
 
     /// Octets that look-ups read.
@@ -82,7 +82,7 @@ impl Skeleton {
     }
 
     /// Puts a node into the first free slot, and gives it.
-    pub fn insert(&mut self, node: Node) -> u32 {
+    pub fn insert(&mut self, node: Node) -> usize {
         let free = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
         if free == self.slots.len() {
             self.slots.push(None);
@@ -92,13 +92,13 @@ impl Skeleton {
         }
         self.grow();
         self.rebuild_path(free);
-        u32::try_from(free).unwrap_or(u32::MAX)
+        free
     }
 
     /// Empties a slot.
-    pub fn remove(&mut self, slot: u32) -> Option<Node> {
-        let node = self.slots.get_mut(slot as usize)?.take();
-        self.rebuild_path(slot as usize);
+    pub fn remove(&mut self, slot: usize) -> Option<Node> {
+        let node = self.slots.get_mut(slot)?.take();
+        self.rebuild_path(slot);
         node
     }
 
@@ -161,7 +161,7 @@ mod tests {
         (0..count).map(|i| Node::new(format!("node-{i}"))).collect()
     }
 
-    fn owners(tree: &Skeleton, keys: u64) -> Vec<u32> {
+    fn owners(tree: &Skeleton, keys: u64) -> Vec<usize> {
         (0..keys).map(|key| tree.owner(mix(key)).unwrap()).collect()
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let node = |i: u32| Node::weighted(format!("n{i}"), weights[i as usize % 3]).unwrap();
         let tree = Skeleton::new((0..60).map(node).collect(), 8);
         let mut counts = vec![0u32; 60];
-        owners(&tree, 200_000).into_iter().for_each(|slot| counts[slot as usize] += 1);
+        owners(&tree, 200_000).into_iter().for_each(|slot| counts[slot] += 1);
         let total = 20.0 * 7.0;
         for (slot, count) in counts.iter().enumerate() {
             let share = weights[slot % 3] / total;

@@ -114,7 +114,7 @@ fn grown(mut tree: Skeleton, before: &[Member], after: &[Member]) -> Placement {
     for new in after.iter().filter(|new| !known.contains(new.id.as_str())) {
         tree.insert(node(new));
     }
-    let slots = u32::try_from(before.len() + after.len()).expect("invariant: fewer than 2³² nodes");
+    let slots = before.len() + after.len();
     // A slot without a node is never the result of a look-up.
     let member = |slot| tree.node(slot).and_then(|node| by_id.get(node.id()).copied()).unwrap_or(0);
     let members = (0..slots).map(member).collect();
@@ -215,7 +215,7 @@ impl Placement {
                 let scores = nodes.iter().map(score).enumerate();
                 scores.max_by(|a, b| a.1.total_cmp(&b.1)).expect(NODES).0
             }
-            Self::Skeleton(tree, members) => members[tree.owner(key).expect(NODES) as usize],
+            Self::Skeleton(tree, members) => members[tree.owner(key).expect(NODES)],
         }
     }
 
