@@ -1,4 +1,4 @@
-//! Owners under a bound: no node owns more than so many times its fair share.
+//! Owners under a bound: no node owns more than a given multiple of its fair share.
 
 use super::{Node, NodeSet, Ranker, score};
 use alloc::collections::{BTreeMap, BinaryHeap};
@@ -9,8 +9,8 @@ use core::cmp::Reverse;
 /// First choices that are found for all keys at once; few keys ask for more.
 const KNOWN: usize = 4;
 
-/// The owner of each key, as a position in `nodes`, where no node owns more than `max_share` times its share by weight,
-/// rounded up. Keys over the bound go to their next choice; [`NodeSet::NONE`] if there are no nodes.
+/// The owner of each key, as an index in `nodes`. No node owns more than `max_share` times its share by weight, rounded
+/// up. Keys over the bound go to their next choice. Without nodes every owner is `None`.
 ///
 /// Which keys must yield does not depend on any order: every key asks its choices in turn, and a full node keeps those
 /// that score highest for it. That is the stable assignment of D. Gale and L. S. Shapley (1962), of which there is one
@@ -25,11 +25,11 @@ const KNOWN: usize = 4;
 /// let nodes: Vec<Node> = (0..10).map(|i| Node::new(format!("node-{i}"))).collect();
 /// let keys: Vec<u64> = (0..1000).map(mix).collect();
 /// let owners = bounded_owners(&nodes, &keys, 1.05);
-/// assert!((0..10).all(|node| owners.iter().filter(|owner| **owner == node).count() <= 105));
+/// assert!((0..10).all(|node| owners.iter().filter(|owner| **owner == Some(node)).count() <= 105));
 /// ```
 ///
 /// A pass over the nodes for each key; a key that is turned away four times or more costs a few passes more for each time.
-pub fn bounded_owners(nodes: &[Node], keys: &[u64], max_share: f64) -> Vec<u32> {
+pub fn bounded_owners(nodes: &[Node], keys: &[u64], max_share: f64) -> Vec<Option<usize>> {
     let set = NodeSet::new(nodes);
     let mut first = vec![NodeSet::NONE; keys.len() * KNOWN];
     set.top_many(keys, KNOWN, &mut first);
@@ -62,10 +62,10 @@ pub fn bounded_owners(nodes: &[Node], keys: &[u64], max_share: f64) -> Vec<u32> 
             asking.push((key, rank + 1));
         }
     }
-    let mut owners = vec![NodeSet::NONE; keys.len()];
-    for (at, held) in (0u32..).zip(held) {
+    let mut owners = vec![None; keys.len()];
+    for (index, held) in held.into_iter().enumerate() {
         for (_, key, _) in held {
-            owners.get_mut(key as usize).into_iter().for_each(|owner| *owner = at);
+            owners.get_mut(key as usize).into_iter().for_each(|owner| *owner = Some(index));
         }
     }
     owners
@@ -77,7 +77,8 @@ fn room(nodes: &[Node], keys: usize, max_share: f64) -> Vec<usize> {
     nodes.iter().map(|node| most_keys(keys, node.weight() / total, max_share)).collect()
 }
 
-/// Most keys of a node whose fair share of `keys` is so many parts of 1: `max_share` times that, rounded up.
+/// The greatest number of keys that a node may own: `keys · share · max_share`, rounded up. `share` is its part of the
+/// total weight, between 0 and 1.
 pub fn most_keys(keys: usize, share: f64, max_share: f64) -> usize {
     #[expect(clippy::cast_precision_loss, reason = "fewer keys than 2⁵³")]
     let fair = keys as f64 * share;
@@ -101,8 +102,8 @@ mod tests {
         let set = NodeSet::new(&nodes(7));
         let plain: Vec<Option<usize>> = keys.iter().map(|key| set.owner(*key)).collect();
         let bounded = bounded_owners(&nodes(7), &keys, 10.0);
-        assert_eq!(bounded.iter().map(|at| Some(*at as usize)).collect::<Vec<_>>(), plain);
-        assert_eq!(bounded_owners(&[], &keys, 1.0), vec![NodeSet::NONE; 500]);
+        assert_eq!(bounded, plain);
+        assert_eq!(bounded_owners(&[], &keys, 1.0), vec![None; 500]);
     }
 
     /// No node is over its bound, and no key would rather be where it would be rather had.
@@ -115,13 +116,15 @@ mod tests {
             let room = room(&nodes, keys.len(), max_share);
             let worth = |key: usize, at: usize| score(keys[key], nodes[at].seed());
             let mut held = vec![Vec::new(); nodes.len()];
-            owners.iter().enumerate().for_each(|(key, at)| held[*at as usize].push(key));
+            owners.iter().enumerate().for_each(|(key, at)| held[at.unwrap()].push(key));
             assert!(held.iter().zip(&room).all(|(held, room)| held.len() <= *room));
             let set = NodeSet::new(&nodes);
             for (key, owner) in owners.iter().enumerate() {
                 let mut ranking = vec![0; nodes.len()];
                 set.top(keys[key], &mut ranking);
-                for better in ranking.iter().take_while(|at| *at != owner).map(|at| *at as usize) {
+                for better in
+                    ranking.iter().map(|index| *index as usize).take_while(|index| Some(*index) != *owner)
+                {
                     let least = held[better].iter().map(|other| worth(*other, better)).min().unwrap();
                     assert!(held[better].len() == room[better] && least >= worth(key, better));
                 }
@@ -135,6 +138,6 @@ mod tests {
         let forward = nodes(9);
         let backward: Vec<Node> = forward.iter().rev().cloned().collect();
         let (a, b) = (bounded_owners(&forward, &keys, 1.02), bounded_owners(&backward, &keys, 1.02));
-        assert!(a.iter().zip(&b).all(|(a, b)| forward[*a as usize].id() == backward[*b as usize].id()));
+        assert!(a.iter().zip(&b).all(|(a, b)| forward[a.unwrap()].id() == backward[b.unwrap()].id()));
     }
 }

@@ -30,8 +30,8 @@ struct Tails<const W: usize> {
 }
 
 impl DigestSet {
-    /// Lays out `addresses` under a table's seed. Equal digests go to the later address: give them in ascending
-    /// order of id.
+    /// Lays out `addresses` under a table's seed, the 16 octets of a SipHash key. Of equal digests the later address comes
+    /// first, so give the addresses in ascending order of id.
     pub fn new(key: [u8; 16], addresses: &[IpAddr]) -> Self {
         let (mut v4, mut v6) = (Tails::empty(), Tails::empty());
         for (position, address) in (0..).zip(addresses) {
@@ -50,6 +50,7 @@ impl DigestSet {
     }
 
     /// The same set scanned by other instructions than the widest: for tests and measurements. The results are equal.
+    #[doc(hidden)]
     #[must_use]
     pub fn with_isa(mut self, isa: Isa) -> Self {
         self.isa = isa;
@@ -68,11 +69,12 @@ impl DigestSet {
         self.key.hash(message.get(..8 + length).unwrap_or_default()).swap_bytes()
     }
 
-    /// The first `k` addresses of the rows from `first_row` on: `first` holds `k` cells a row, filled with positions
-    /// in the list that was given, then with [`NodeSet::NONE`].
-    pub fn top_many(&self, first_row: u32, k: usize, first: &mut [u32]) {
+    /// The first `k` addresses of the rows from `first_row` on. `first` holds `k` cells for each row; of each `k` cells as
+    /// many as the result says hold indices in the list that was given, the cells after them hold no index. The last row
+    /// may have fewer than `k` cells.
+    pub fn top_many(&self, first_row: u32, k: usize, first: &mut [u32]) -> usize {
         if k == 0 {
-            return;
+            return 0;
         }
         for (first, start) in first.chunks_mut(LANES * k).zip((first_row..).step_by(LANES)) {
             match k {
@@ -83,6 +85,7 @@ impl DigestSet {
                 _ => first.chunks_mut(k).zip(start..).for_each(|(first, row)| self.rank(row, first)),
             }
         }
+        k.min(self.addresses.len())
     }
 
     fn top_of_lanes<const K: usize>(&self, start: u32, k: usize, first: &mut [u32]) {

@@ -1,9 +1,9 @@
 //! Rendezvous hashing, also known as highest random weight (HRW).
 //!
 //! Every node gets a score for every key; the nodes in descending order of score are the key's *ranking*, and the
-//! first of them is its *owner*. Take a node away and only its keys move, each to the next in its own ranking; add
-//! one and only the keys that it wins move, all of them to it. There is no ring, no slot table and no state, and the
-//! ranking past the owner is defined just as well, which is what second choices are made of.
+//! first of them is its *owner*. If a node leaves, only its keys move, each to the next node of its own ranking. If a node
+//! joins, only the keys that it wins move. There is no ring, no slot table and no state. The nodes after the owner are
+//! the key's second choices.
 //!
 //! ```
 //! use tryst_hrw::Node;
@@ -40,10 +40,10 @@
 //!
 //! # Scans
 //!
-//! The first few of a ranking are found without the rest, in one pass that keeps the least few of a word of 32 bits a
-//! node: the upper bits of the score or, where weights differ, `−ln u / w` in single precision, in either case with the node's
-//! slot in the low bits. How far such a word may be off is known, so it is seen when it does not tell the few from all others, which
-//! is seldom. Then more bits decide, and in the end the definition.
+//! One pass over the nodes finds the first few of a ranking. It computes a word of 32 bits for each node and keeps the
+//! least words. The word is made of the upper bits of the score or, if weights differ, of `−ln u / w` in single precision.
+//! Its low bits hold the node's number. The error of a word is bounded, so the scan detects the few keys for which the
+//! words do not decide. More bits decide those, and the definition decides the rest.
 //!
 //! # Which type for what
 //!
@@ -53,19 +53,31 @@
 //! | owners or first few of many keys | [`NodeSet::owner`], [`NodeSet::top_many`] | one vectorised pass over `n`, no allocation |
 //! | a whole ranking, node by node | [`Ranker`] | `O(n)` to start, then `O(n)` a node |
 //! | the first few of all keys while nodes change | [`Rankings`] | a node joins: one score a key; leaves: its keys |
-//! | the keys to carry when places change | [`Placement`] | likewise, with 36 octets a key |
+//! | the keys to carry when places change | [`Placement`] | likewise; 36 octets a key |
 //! | the same owners again and again | [`OwnerCache`] | a hit: one comparison |
 //! | one owner among thousands, if more may move | [`Skeleton`] | `O(f log n / log f)` |
-//! | owners of whom none is over a bound | [`bounded_owners`] | as the scan, and more for keys that are turned away |
+//! | owners with a bound on the share of each | [`bounded_owners`] | as the scan, and more for keys that are turned away |
 //! | GLB Director's ranking of rows | [`DigestSet`] | one vectorised pass over `n` |
 //!
 //! All but the skeleton give the same owners. Scans are compiled for several instruction sets ([`Isa`]) and give the
 //! same bits on each.
 //!
-//! # Equal on every machine
+//! # Contracts
 //!
-//! The logarithm is that of the `libm` crate, which is software and has the same bits on every CPU. Ties go to the
-//! greater id, never to the place in a list.
+//! * **Same result everywhere.** Scores and rankings depend on ids, weights and keys only. The logarithm is that of the
+//!   `libm` crate: software, with the same bits on every processor. Ties go to the greater id, never to the place in a list.
+//! * **Same result in later versions.** The hash functions and the order are version 1 of the ranking. Test vectors of an
+//!   independent implementation pin them. A release that changed a ranking would be a new major version.
+//! * **Duplicate ids.** Ids should be distinct. Nodes of equal id and weight have equal scores, so one of them owns the
+//!   keys of all, and which one depends on the order of the list. Nothing panics.
+//! * **Indices and handles.** An index refers to the list of nodes or keys that was given. A handle names a node for as long
+//!   as it stays; after it left, another node may get the handle. An unknown handle changes nothing.
+//! * **Limits.** Sets hold fewer than 2³² nodes, lists fewer than 2³² keys. Sets of more than 2²⁰ nodes and weights of a
+//!   ratio above 2²⁰ are ranked by the definition, which is slower and gives the same order.
+//! * **Errors.** [`InvalidWeight`] is the only one: [`Node::weighted`] returns it for a weight that is not finite or not
+//!   greater than 0. No other function fails or panics on its input.
+//!
+//! The module [`algorithm`] explains the scans and proves their error bounds.
 
 #![deny(missing_docs)]
 #![cfg_attr(
@@ -108,7 +120,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A place for keys: its id, its share, and the seed made of the id.
+/// A node that can own keys: its id, its weight, and the seed made of the id.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     id: Box<str>,
@@ -184,14 +196,14 @@ fn unit(score: u64) -> f64 {
     u.min(BELOW_ONE)
 }
 
-/// Position of the node that owns `key`; none if there are no nodes.
+/// Index of the node that owns `key`; `None` if there are no nodes.
 ///
-/// One pass over the nodes. To ask for many keys make a [`NodeSet`] once.
+/// Lays out the nodes first, in `O(n log n)`. To ask for many keys, make one [`NodeSet`].
 pub fn owner(key: &[u8], nodes: &[Node]) -> Option<usize> {
     top_k(key, nodes, 1).first().copied()
 }
 
-/// Positions of the first `k` nodes in the ranking of `key`, the owner first; all of them if there are fewer.
+/// Indices of the first `k` nodes of the ranking of `key`, the owner first; all nodes if there are fewer than `k`.
 pub fn top_k(key: &[u8], nodes: &[Node], k: usize) -> Vec<usize> {
     let set = NodeSet::new(nodes);
     let mut ranker = Ranker::new(&set);

@@ -58,8 +58,8 @@ impl Rankings {
         Self::from_cells(keys, depth, nodes, cells)
     }
 
-    /// The same from `cells` that hold the rankings already: `depth` positions in `nodes` a key, best first, then
-    /// [`NodeSet::NONE`]. Threads may have filled them by [`NodeSet::top_many`].
+    /// The same from `cells` that hold the rankings already: `depth` positions in `nodes` a key, best first, as
+    /// [`NodeSet::top_many`] fills them. Several threads may share that work.
     pub fn from_cells(keys: Vec<u64>, depth: usize, nodes: Vec<Node>, mut cells: Vec<u32>) -> Self {
         let depth = depth.max(1);
         cells.resize(keys.len() * depth, NodeSet::NONE);
@@ -72,6 +72,7 @@ impl Rankings {
     }
 
     /// The same rankings kept by other instructions than the widest: for tests. The results are equal.
+    #[doc(hidden)]
     #[must_use]
     pub fn with_isa(mut self, isa: Isa) -> Self {
         self.isa = isa;

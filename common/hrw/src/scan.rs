@@ -10,7 +10,9 @@ use super::{Ranker, score};
 const CONTENDERS: usize = 16;
 
 impl NodeSet {
-    /// Stands for "no such node" where there are fewer nodes than were asked for.
+    /// Fills the cells beyond the last node. Callers need not look for it: `top` and `top_many` return how many cells
+    /// hold an index.
+    #[doc(hidden)]
     pub const NONE: u32 = u32::MAX;
 
     /// The position of the node that owns the key; none if there are no nodes.
@@ -19,13 +21,15 @@ impl NodeSet {
     pub fn owner(&self, key_hash: u64) -> Option<usize> {
         let mut owner = [Self::NONE];
         self.top(key_hash, &mut owner);
-        owner.first().filter(|at| **at != Self::NONE).map(|at| *at as usize)
+        let [owner] = owner;
+        (owner != Self::NONE).then_some(owner as usize)
     }
 
-    /// Fills `first` with the positions of the first nodes in the ranking, then with [`NodeSet::NONE`].
+    /// Writes the indices of the first nodes of the ranking into `first`, and returns how many these are: the length of
+    /// `first`, or the number of nodes if that is less. The cells after them hold no index.
     ///
     /// One vectorised pass over the nodes for up to eight; more are ranked by a [`Ranker`], which allocates.
-    pub fn top(&self, key_hash: u64, first: &mut [u32]) {
+    pub fn top(&self, key_hash: u64, first: &mut [u32]) -> usize {
         match first.len() {
             0 => {}
             1 => self.top_of_one::<2>(key_hash, first),
@@ -34,9 +38,12 @@ impl NodeSet {
             5..=8 => self.top_of_one::<9>(key_hash, first),
             _ => self.rank(key_hash, first),
         }
+        first.len().min(self.len())
     }
 
-    /// The first `k` nodes of many keys: `first` holds `k` cells a key, filled as by [`NodeSet::top`].
+    /// The first `k` nodes of many keys. `first` holds `k` cells for each key, in the order of the keys; of each `k` cells
+    /// as many as the result says hold indices. If `first` is shorter, the last key that has cells may have
+    /// fewer than `k`, and the keys after it have none. Cells without a key keep their content. Indices have 32 bits here, because whole tables of them are kept.
     ///
     /// Keys stand side by side in the vectors, so nothing is reduced across lanes: the fastest way to whole tables.
     /// Threads may share the set and split the keys.
@@ -51,11 +58,11 @@ impl NodeSet {
     /// set.top_many(&keys, 2, &mut first);
     /// assert_eq!(first[2..], [1, 0]); // b owns k2, and a is next
     /// ```
-    pub fn top_many(&self, key_hashes: &[u64], k: usize, first: &mut [u32]) {
+    pub fn top_many(&self, key_hashes: &[u64], k: usize, first: &mut [u32]) -> usize {
         let chunks = key_hashes.chunks(LANES).zip(first.chunks_mut((LANES * k).max(1)));
         for (keys, first) in chunks {
             match k {
-                0 => return,
+                0 => {}
                 1 => self.top_of_lanes::<2>(keys, k, first),
                 2 => self.top_of_lanes::<3>(keys, k, first),
                 3 | 4 => self.top_of_lanes::<5>(keys, k, first),
@@ -63,6 +70,7 @@ impl NodeSet {
                 _ => keys.iter().zip(first.chunks_mut(k)).for_each(|(key, first)| self.rank(*key, first)),
             }
         }
+        k.min(self.len())
     }
 
     fn top_of_lanes<const K: usize>(&self, keys: &[u64], k: usize, first: &mut [u32]) {
@@ -256,6 +264,23 @@ mod tests {
 
     fn nodes(weights: &[f64]) -> Vec<Node> {
         (0..).zip(weights).map(|(i, w): (u32, _)| Node::weighted(format!("node-{i}"), *w).unwrap()).collect()
+    }
+
+    /// A slice that ends within a key's cells, and one that goes beyond the last key.
+    #[test]
+    fn short_and_long_slices_are_filled_as_far_as_keys_and_cells_go() {
+        let (set, keys) = (NodeSet::new(&nodes(&[1.0, 2.0, 3.0, 4.0])), keys(40));
+        let mut whole = vec![0; 120];
+        assert_eq!(set.top_many(&keys, 3, &mut whole), 3);
+        for length in [0, 1, 2, 97, 119, 123] {
+            let mut cells = vec![77; length];
+            set.top_many(&keys, 3, &mut cells);
+            let filled = length.min(120);
+            assert_eq!(cells[..filled], whole[..filled], "{length} cells");
+            assert!(cells[filled..].iter().all(|cell| *cell == 77), "{length} cells");
+        }
+        assert_eq!(set.top_many(&keys, 0, &mut []), 0);
+        assert_eq!((set.top(keys[0], &mut [0; 9]), set.top_many(&keys, 9, &mut [0; 360])), (4, 4));
     }
 
     fn keys(count: u64) -> Vec<u64> {

@@ -127,6 +127,7 @@ impl NodeSet {
     }
 
     /// The same set scanned by other instructions than the widest: for tests and measurements. The results are equal.
+    #[doc(hidden)]
     #[must_use]
     pub fn with_isa(mut self, isa: Isa) -> Self {
         self.isa = isa;

@@ -204,7 +204,9 @@ impl Ranked {
         let mut cells = vec![NodeSet::NONE; keys.len() * DEPTH];
         let chunks =
             keys.par_chunks(super::ROWS_A_TASK).zip(cells.par_chunks_mut(super::ROWS_A_TASK * DEPTH));
-        chunks.for_each(|(keys, cells)| set.top_many(keys, DEPTH, cells));
+        chunks.for_each(|(keys, cells)| {
+            set.top_many(keys, DEPTH, cells);
+        });
         let handles = nodes.iter().map(|node| node.id().to_owned()).zip(0..).collect();
         Self { rankings: Rankings::from_cells(keys, DEPTH, nodes, cells), handles }
     }

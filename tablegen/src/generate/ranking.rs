@@ -85,7 +85,9 @@ impl<'k> Ranking<'k> {
                 let keys: Vec<u64> = (start..).take(count).map(|row| key_hash(*seed, row)).collect();
                 self.nodes().top_many(&keys, depth, first);
             }
-            Key::Glb(digests, _) => digests.top_many(start, depth, first),
+            Key::Glb(digests, _) => {
+                digests.top_many(start, depth, first);
+            }
         }
     }
 }

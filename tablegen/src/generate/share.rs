@@ -18,5 +18,5 @@ pub(super) fn owners(spec: &TableSpec, backends: &[Backend], rule: &HopRule) -> 
     let accepting = candidates(backends).filter(|(at, _)| rule.accepts(*at));
     let (positions, nodes): (Vec<u16>, Vec<Node>) = accepting.map(|(at, one)| (at, node(one))).unzip();
     let owners = bounded_owners(&nodes, &ranking::keys(spec), max_share);
-    Some(owners.into_iter().map(|at| positions.get(at as usize).copied()).collect())
+    Some(owners.into_iter().map(|index| positions.get(index?).copied()).collect())
 }
