@@ -108,8 +108,8 @@ fn decide_sharply(finalists: &mut [Finalist], k: usize, weight: impl Fn(usize) -
 fn sort(finalists: &mut [Finalist]) {
     // Insertion, since they come nearly sorted and are few.
     for end in 1..finalists.len() {
-        for at in (0..end).rev() {
-            let Some([a, b]) = finalists.get_mut(at..at + 2) else { return };
+        for index in (0..end).rev() {
+            let Some([a, b]) = finalists.get_mut(index..index + 2) else { return };
             if a.least <= b.least {
                 break;
             }

@@ -38,7 +38,7 @@ pub fn bounded_owners(nodes: &[Node], keys: &[u64], max_share: f64) -> Vec<Optio
     let mut more = BTreeMap::<u32, Vec<usize>>::new();
     let mut choice = |key: u32, rank: usize| {
         if rank < KNOWN {
-            return first.get(key as usize * KNOWN + rank).map(|at| *at as usize);
+            return first.get(key as usize * KNOWN + rank).map(|index| *index as usize);
         }
         let choices = more.entry(key).or_default();
         if rank >= choices.len() {
@@ -52,11 +52,11 @@ pub fn bounded_owners(nodes: &[Node], keys: &[u64], max_share: f64) -> Vec<Optio
     let mut held: Vec<BinaryHeap<_>> = vec![BinaryHeap::new(); nodes.len()];
     let mut asking: Vec<(u32, usize)> = (0..).take(keys.len()).map(|key| (key, 0)).collect();
     while let Some((key, rank)) = asking.pop() {
-        let Some(at) = choice(key, rank) else { continue };
-        let (Some(held), Some(node)) = (held.get_mut(at), nodes.get(at)) else { continue };
+        let Some(index) = choice(key, rank) else { continue };
+        let (Some(held), Some(node)) = (held.get_mut(index), nodes.get(index)) else { continue };
         let worth = keys.get(key as usize).map_or(0, |hash| score(*hash, node.seed()));
         held.push((Reverse(worth), key, rank));
-        if room.get(at).is_none_or(|room| held.len() > *room)
+        if room.get(index).is_none_or(|room| held.len() > *room)
             && let Some((_, key, rank)) = held.pop()
         {
             asking.push((key, rank + 1));
@@ -114,9 +114,9 @@ mod tests {
             let nodes = nodes(12);
             let owners = bounded_owners(&nodes, &keys, max_share);
             let room = room(&nodes, keys.len(), max_share);
-            let worth = |key: usize, at: usize| score(keys[key], nodes[at].seed());
+            let worth = |key: usize, index: usize| score(keys[key], nodes[index].seed());
             let mut held = vec![Vec::new(); nodes.len()];
-            owners.iter().enumerate().for_each(|(key, at)| held[at.unwrap()].push(key));
+            owners.iter().enumerate().for_each(|(key, index)| held[index.unwrap()].push(key));
             assert!(held.iter().zip(&room).all(|(held, room)| held.len() <= *room));
             let set = NodeSet::new(&nodes);
             for (key, owner) in owners.iter().enumerate() {

@@ -97,12 +97,12 @@ impl OwnerCache {
     /// Adds a node, and gives its handle.
     pub fn insert(&mut self, node: Node) -> usize {
         // Not a handle that the log still speaks of: it would mean another node there.
-        let spoken_of = |at: usize| {
-            self.log.iter().any(|(Event::Joined(handle) | Event::Left(handle))| *handle as usize == at)
+        let spoken_of = |index: usize| {
+            self.log.iter().any(|(Event::Joined(handle) | Event::Left(handle))| *handle as usize == index)
         };
         let mut cells = self.nodes.iter().enumerate();
-        let free = cells.find(|(at, node)| node.is_none() && !spoken_of(*at));
-        let free = free.map_or(self.nodes.len(), |(at, _)| at);
+        let free = cells.find(|(index, node)| node.is_none() && !spoken_of(*index));
+        let free = free.map_or(self.nodes.len(), |(index, _)| index);
         if free == self.nodes.len() {
             self.nodes.push(None);
         }

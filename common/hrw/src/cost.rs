@@ -97,8 +97,8 @@ pub(super) trait MinusLn {
 /// a `u` so small that to round it down tells. It is 0 for the least `u`, where that would be yet more.
 ///
 /// With `u = 2⁻ᵏ·(1 − t)` and `1 − t` between √½ and √2, `−ln (1 − t)` is `t·p(t)`, where of all polynomials of the fifth degree
-/// `p` is the one of least relative error (by Remez's algorithm). With its
-/// rounded coefficients the error is at most 7.92·10⁻⁶, a little more than 2⁻¹⁷.
+/// `p` is the one of least relative error (by Remez's algorithm). Its greatest
+/// measured error is 7.92·10⁻⁶, a little more than 2⁻¹⁷.
 pub(super) struct Polynomial;
 
 impl MinusLn for Polynomial {

@@ -78,9 +78,9 @@ impl<'set> Ranker<'set> {
     }
 
     fn find_heads(&mut self) {
-        for at in 0..self.set.classes.len() {
-            let head = self.set.classes.get(at).and_then(|class| self.head(class, None));
-            if let Some(cell) = self.heads.get_mut(at) {
+        for index in 0..self.set.classes.len() {
+            let head = self.set.classes.get(index).and_then(|class| self.head(class, None));
+            if let Some(cell) = self.heads.get_mut(index) {
                 *cell = head;
             }
         }
@@ -143,7 +143,7 @@ mod tests {
             let set = NodeSet::new(&nodes);
             let mut ranker = Ranker::new(&set);
             ranker.start_with(|_| score);
-            assert_eq!(ranker.next_node().map(|at| nodes[at].id()), Some("b"));
+            assert_eq!(ranker.next_node().map(|index| nodes[index].id()), Some("b"));
         }
     }
 }

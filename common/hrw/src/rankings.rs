@@ -67,7 +67,7 @@ impl Rankings {
         let nodes = nodes.into_iter().map(Some).collect();
         let ceilings = vec![0.0; keys.len()];
         let mut rankings = Self { keys, depth, nodes, live, cells, ceilings, isa: Isa::detect() };
-        (0..rankings.keys.len()).for_each(|at| rankings.set_ceiling(at));
+        (0..rankings.keys.len()).for_each(|index| rankings.set_ceiling(index));
         rankings
     }
 
@@ -156,11 +156,11 @@ impl Rankings {
         let contended =
             simd::not_above(self.isa, &self.keys, &self.ceilings, seed, bound::inverse(weight), slack);
         let (mut keys, mut doubtful) = (Vec::with_capacity(contended.len()), Vec::new());
-        for at in contended {
-            match self.contend(at as usize, handle) {
-                Outcome::Won => keys.push(at),
+        for index in contended {
+            match self.contend(index as usize, handle) {
+                Outcome::Won => keys.push(index),
                 Outcome::Lost => {}
-                Outcome::Doubtful => doubtful.push(at),
+                Outcome::Doubtful => doubtful.push(index),
             }
         }
         self.rank(&doubtful);
@@ -170,10 +170,10 @@ impl Rankings {
     }
 
     /// Lets a newcomer contend for a place among the nodes that are known to a key.
-    fn contend(&mut self, at: usize, newcomer: u32) -> Outcome {
-        let known = self.known(at);
+    fn contend(&mut self, index: usize, newcomer: u32) -> Outcome {
+        let known = self.known(index);
         let everyone = known.len() + 1 == self.live;
-        let Some(key) = self.keys.get(at).copied() else { return Outcome::Lost };
+        let Some(key) = self.keys.get(index).copied() else { return Outcome::Lost };
         let mut finalists: Vec<Finalist> =
             known.iter().chain([&newcomer]).filter_map(|handle| self.finalist(key, *handle)).collect();
         let newcomer = newcomer as usize;
@@ -186,21 +186,21 @@ impl Rankings {
             return Outcome::Lost;
         }
         let depth = self.depth;
-        if let Some(cells) = self.cells.get_mut(at * depth..(at + 1) * depth) {
+        if let Some(cells) = self.cells.get_mut(index * depth..(index + 1) * depth) {
             let ranked =
                 finalists.iter().map(|finalist| u32::try_from(finalist.slot).unwrap_or(NodeSet::NONE));
             cells.iter_mut().zip(ranked).for_each(|(cell, handle)| *cell = handle);
         }
-        self.set_ceiling(at);
-        if self.known(at).contains(&u32::try_from(newcomer).unwrap_or(NodeSet::NONE)) {
+        self.set_ceiling(index);
+        if self.known(index).contains(&u32::try_from(newcomer).unwrap_or(NodeSet::NONE)) {
             Outcome::Won
         } else {
             Outcome::Lost
         }
     }
 
-    fn known(&self, at: usize) -> &[u32] {
-        let cells = self.cells.get(at * self.depth..(at + 1) * self.depth).unwrap_or_default();
+    fn known(&self, index: usize) -> &[u32] {
+        let cells = self.cells.get(index * self.depth..(index + 1) * self.depth).unwrap_or_default();
         let count = cells.iter().position(|handle| *handle == NodeSet::NONE).unwrap_or(cells.len());
         cells.get(..count).unwrap_or_default()
     }
@@ -210,26 +210,26 @@ impl Rankings {
         Some(Finalist::new(handle as usize, score(key, node.seed()), node.weight()))
     }
 
-    fn forget(&mut self, at: usize, handle: u32) {
+    fn forget(&mut self, index: usize, handle: u32) {
         let depth = self.depth;
-        let Some(cells) = self.cells.get_mut(at * depth..(at + 1) * depth) else { return };
+        let Some(cells) = self.cells.get_mut(index * depth..(index + 1) * depth) else { return };
         if let Some(place) = cells.iter().position(|cell| *cell == handle)
             && let Some(tail) = cells.get_mut(place..)
         {
             tail.rotate_left(1);
             tail.last_mut().into_iter().for_each(|last| *last = NodeSet::NONE);
         }
-        self.set_ceiling(at);
+        self.set_ceiling(index);
     }
 
-    fn set_ceiling(&mut self, at: usize) {
-        let known = self.known(at);
+    fn set_ceiling(&mut self, index: usize) {
+        let known = self.known(index);
         let last = if known.len() >= self.live.min(self.depth) && known.len() < self.depth {
             None
         } else {
-            self.keys.get(at).zip(known.last()).and_then(|(key, last)| self.finalist(*key, *last))
+            self.keys.get(index).zip(known.last()).and_then(|(key, last)| self.finalist(*key, *last))
         };
-        if let Some(ceiling) = self.ceilings.get_mut(at) {
+        if let Some(ceiling) = self.ceilings.get_mut(index) {
             *ceiling = last.map_or(f64::INFINITY, |last| last.most * (1.0 + bound::QUICK));
         }
     }
@@ -260,13 +260,13 @@ impl Rankings {
         set.top_many(&hashes, self.depth, &mut first);
         let depth = self.depth;
         for (key, first) in keys.iter().zip(first.chunks(depth)) {
-            let at = *key as usize;
-            if let Some(cells) = self.cells.get_mut(at * depth..(at + 1) * depth) {
+            let index = *key as usize;
+            if let Some(cells) = self.cells.get_mut(index * depth..(index + 1) * depth) {
                 let ranked =
-                    first.iter().map(|at| handles.get(*at as usize).copied().unwrap_or(NodeSet::NONE));
+                    first.iter().map(|index| handles.get(*index as usize).copied().unwrap_or(NodeSet::NONE));
                 cells.iter_mut().zip(ranked).for_each(|(cell, handle)| *cell = handle);
             }
-            self.set_ceiling(at);
+            self.set_ceiling(index);
         }
     }
 
@@ -301,7 +301,7 @@ mod tests {
         let edit = prop_oneof![
             weight().prop_map(Edit::Insert),
             any::<prop::sample::Index>().prop_map(Edit::Remove),
-            (any::<prop::sample::Index>(), weight()).prop_map(|(at, weight)| Edit::Replace(at, weight)),
+            (any::<prop::sample::Index>(), weight()).prop_map(|(index, weight)| Edit::Replace(index, weight)),
         ];
         prop::collection::vec(edit, 0..40)
     }
@@ -315,11 +315,13 @@ mod tests {
         match edit {
             Edit::Insert(weight) => Some(rankings.insert(named(name, *weight))),
             _ if handles.is_empty() => None,
-            Edit::Remove(at) => Some(rankings.remove(*at.get(&handles))),
-            Edit::Replace(at, weight) => {
-                let handle = *at.get(&handles);
-                let id =
-                    rankings.nodes().find(|(at, _)| *at == handle).map(|(_, node)| node.id().to_owned())?;
+            Edit::Remove(index) => Some(rankings.remove(*index.get(&handles))),
+            Edit::Replace(index, weight) => {
+                let handle = *index.get(&handles);
+                let id = rankings
+                    .nodes()
+                    .find(|(index, _)| *index == handle)
+                    .map(|(_, node)| node.id().to_owned())?;
                 Some(rankings.replace(handle, Node::weighted(id, *weight).unwrap()))
             }
         }
@@ -328,17 +330,17 @@ mod tests {
     /// What is known is how a full ranking begins, and long enough; what was not reported did not change.
     fn assert_like_full(rankings: &Rankings, before: &Rankings, change: Option<&Change>) {
         let (handles, nodes): (Vec<u32>, Vec<Node>) =
-            rankings.nodes().map(|(at, node)| (at, node.clone())).unzip();
+            rankings.nodes().map(|(index, node)| (index, node.clone())).unzip();
         let set = NodeSet::new(&nodes);
-        for at in 0..u32::try_from(rankings.keys.len()).unwrap() {
-            let known = rankings.first(at);
+        for index in 0..u32::try_from(rankings.keys.len()).unwrap() {
+            let known = rankings.first(index);
             assert!(known.len() >= nodes.len().min(LEAST_KNOWN));
             let mut full = vec![0; known.len()];
-            set.top(rankings.keys[at as usize], &mut full);
-            let full: Vec<u32> = full.into_iter().map(|at| handles[at as usize]).collect();
-            assert_eq!(known, full, "key {at}");
-            let reported = change.is_some_and(|change| change.keys.binary_search(&at).is_ok());
-            assert!(reported || known == before.first(at), "key {at} changed unreported");
+            set.top(rankings.keys[index as usize], &mut full);
+            let full: Vec<u32> = full.into_iter().map(|index| handles[index as usize]).collect();
+            assert_eq!(known, full, "key {index}");
+            let reported = change.is_some_and(|change| change.keys.binary_search(&index).is_ok());
+            assert!(reported || known == before.first(index), "key {index} changed unreported");
         }
     }
 

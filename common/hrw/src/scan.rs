@@ -213,7 +213,7 @@ impl NodeSet {
         let mut ranker = Ranker::new(self);
         ranker.start(key);
         for cell in first {
-            *cell = ranker.next_node().and_then(|at| u32::try_from(at).ok()).unwrap_or(Self::NONE);
+            *cell = ranker.next_node().and_then(|index| u32::try_from(index).ok()).unwrap_or(Self::NONE);
         }
     }
 }

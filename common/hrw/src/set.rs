@@ -111,11 +111,11 @@ impl NodeSet {
     /// Lays out `nodes`; positions in the ranking refer to this list. `O(n log n)`.
     pub fn new(nodes: &[Node]) -> Self {
         let mut by_id: Vec<usize> = (0..nodes.len()).collect();
-        by_id.sort_by_key(|&at| nodes.get(at).map(Node::id));
+        by_id.sort_by_key(|&index| nodes.get(index).map(Node::id));
         let mut entries: Vec<(u64, Slot)> = (by_id.iter().enumerate())
-            .filter_map(|(id_rank, &at)| {
-                let node = nodes.get(at)?;
-                Some((node.seed(), Slot { node: at, id_rank, weight: node.weight() }))
+            .filter_map(|(id_rank, &index)| {
+                let node = nodes.get(index)?;
+                Some((node.seed(), Slot { node: index, id_rank, weight: node.weight() }))
             })
             .collect();
         entries.sort_by(|(_, a), (_, b)| a.weight.total_cmp(&b.weight).then(b.id_rank.cmp(&a.id_rank)));
@@ -155,10 +155,10 @@ impl NodeSet {
 
 fn classes(slots: &[Slot]) -> Vec<Class> {
     let mut classes: Vec<Class> = Vec::new();
-    for (at, slot) in slots.iter().enumerate() {
+    for (index, slot) in slots.iter().enumerate() {
         match classes.last_mut() {
-            Some(class) if class.weight == slot.weight => class.slots.end = at + 1,
-            _ => classes.push(Class { weight: slot.weight, slots: at..at + 1 }),
+            Some(class) if class.weight == slot.weight => class.slots.end = index + 1,
+            _ => classes.push(Class { weight: slot.weight, slots: index..index + 1 }),
         }
     }
     classes

@@ -129,14 +129,14 @@ impl Skeleton {
 
     fn rebuild(&mut self, level: usize, group: usize) {
         let children = group * self.fan_out..(group + 1) * self.fan_out;
-        let child = |at: usize| match level.checked_sub(1) {
-            None => self.slots.get(at)?.clone(),
+        let child = |index: usize| match level.checked_sub(1) {
+            None => self.slots.get(index)?.clone(),
             Some(below) => {
-                let group = self.levels.get(below)?.get(at)?;
-                Node::weighted(format!("{level}/{at}"), group.weight).ok()
+                let group = self.levels.get(below)?.get(index)?;
+                Node::weighted(format!("{level}/{index}"), group.weight).ok()
             }
         };
-        let present = children.filter_map(|at| Some((u32::try_from(at).ok()?, child(at)?)));
+        let present = children.filter_map(|index| Some((u32::try_from(index).ok()?, child(index)?)));
         let (children, nodes): (Vec<u32>, Vec<Node>) = present.unzip();
         let weight = nodes.iter().map(Node::weight).sum();
         let rebuilt = Group { set: NodeSet::new(&nodes), children, weight };
