@@ -2,7 +2,6 @@
 //! nodes; and whole rows by each instruction set of the machine.
 
 use benches::peers::PEERS;
-use common::hash::SipKey;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use tryst_hrw::hash::mix;
