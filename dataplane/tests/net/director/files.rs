@@ -140,7 +140,7 @@ fn a_table_that_came_while_descriptors_were_exhausted_is_read_later() {
         let mut control = UnixStream::connect(host.path("control")).unwrap();
         run("prlimit", &["--pid", &director.pid(), "--nofile=3:1024"]);
         ip("addr add 10.0.0.77/24 dev back");
-        until(|| director.said().contains("routes stay as they were"));
+        until(|| director.said().contains("the previous ones stay in use"));
         host.install(&tables[1].encode());
         // The socket's next clients wait for descriptors too.
         until(|| director.said().contains("Too many open files"));
