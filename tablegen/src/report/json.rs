@@ -73,6 +73,7 @@ fn table(table: &TableDiff) -> Value {
 pub(crate) const fn reason(risk: Risk) -> &'static str {
     match risk {
         Risk::Dropped => "dropped",
+        Risk::Renumbered => "renumbered",
         Risk::Cut => "cut",
         Risk::Rehashed => "rehashed",
     }
