@@ -52,7 +52,7 @@ pub fn write(file: &Path, octets: &[u8]) -> io::Result<()> {
     write_as(file, octets, Mode::Kept)
 }
 
-/// Replaces `file` as [`write`] does, with octets that may hold keys. The file has mode 0600 then, also where one of
+/// Replaces `file` as [`write()`] does, with octets that may hold keys. The file has mode 0600 then, also where one of
 /// another mode was there. Returns what the operator should know about the file that was there and its folder.
 pub fn write_private(file: &Path, octets: &[u8]) -> io::Result<Vec<Exposure>> {
     let exposures = exposures(file);

@@ -10,7 +10,7 @@
 //! A step is safe if `diff` finds no row at risk relative to the step before. If all changes together are not safe, the
 //! plan takes the largest safe number of them, in order of id. The next step then waits until older connections have
 //! ended, and is built with `--settle`.
-//! With announcement, a step must also give rows only to backends that the table before lists there ([`announce`]).
+//! With announcement, a step must also give rows only to backends that the table before lists there (module `announce`).
 //! A plan executes nothing.
 
 mod announce;
