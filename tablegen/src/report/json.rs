@@ -73,7 +73,6 @@ fn table(table: &TableDiff) -> Value {
 pub(crate) const fn reason(risk: Risk) -> &'static str {
     match risk {
         Risk::Dropped => "dropped",
-        Risk::Renumbered => "renumbered",
         Risk::Cut => "cut",
         Risk::Rehashed => "rehashed",
     }

@@ -1,6 +1,6 @@
 //! Facts of a [`Diff`] as sentences: what the numbers alone do not say. Reports and refusals use the same sentences.
 
-use super::diff::{ConfigChange, Descent, Diff, Risk, Subject, TableDiff, Unreached};
+use super::diff::{ConfigChange, Descent, Diff, Risk, Subject, TableDiff};
 use crate::format::number::counted;
 use crate::format::{listed, natural};
 
@@ -43,6 +43,11 @@ fn table_remarks(table: &TableDiff) -> Vec<String> {
             "table {name} was built with --settle: owners before the last are assumed to hold no connections"
         ));
     }
+    remarks.extend(removed(table, "bind").filter_map(|change| change.old.as_ref()).map(|bind| {
+        format!(
+            "table {name}: {bind} is no longer bound; its connections end unless another bind matches them"
+        )
+    }));
     let mut drained: Vec<String> =
         removed(table, "backend").filter_map(|change| drained(change, table)).collect();
     drained.sort_by(|a, b| natural(a, b));
@@ -64,30 +69,20 @@ fn drained(change: &ConfigChange, table: &TableDiff) -> Option<String> {
     (table.present == [true, true] && !cut).then(|| id.clone())
 }
 
-/// One sentence for each bind whose connections reach another table, then for each backend and reason, most rows first.
+/// One sentence for each backend and reason, most rows first.
 pub(crate) fn risks(table: &TableDiff) -> Vec<String> {
     let mut risks: Vec<_> = table.rows.risks.iter().collect();
     let id = |(backend, _): &(u32, Risk)| table.id(*backend);
     risks.sort_by(|(a, a_rows), (b, b_rows)| {
         b_rows.cmp(a_rows).then_with(|| natural(id(a), id(b))).then(a.cmp(b))
     });
-    let unreached = table.unreached.iter().map(|Unreached { bind, now }| match now {
-        Some(other) => format!("{bind}: connections reach table {other} now"),
-        None => format!("{bind}: connections reach no table now, because no bind holds them"),
-    });
-    let rows = risks.into_iter().map(|((backend, risk), rows)| sentence(table.id(*backend), *risk, *rows));
-    unreached.chain(rows).collect()
+    risks.into_iter().map(|((backend, risk), rows)| sentence(table.id(*backend), *risk, *rows)).collect()
 }
 
 fn sentence(id: &str, risk: Risk, rows: u32) -> String {
     let rows = counted(rows, "row");
     match risk {
         Risk::Dropped => format!("{id} may hold connections of {rows} and is no longer a hop there"),
-        Risk::Renumbered => {
-            format!(
-                "{id} has another address: its host may hold connections of {rows} and is no longer a hop there"
-            )
-        }
         Risk::Cut => format!("{id} leaves {rows} while it accepts connections: drain it first"),
         Risk::Rehashed => format!("{id} may hold connections of {rows} whose flows use other rows now"),
     }

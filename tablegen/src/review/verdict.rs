@@ -72,8 +72,7 @@ pub struct Excess {
 }
 
 impl Limits {
-    /// All limits that a change exceeds. That the new table fails open, and the old one did not, exceeds a limit that is
-    /// always set.
+    /// All limits that a change exceeds.
     pub fn excesses(&self, diff: &Diff) -> Vec<Excess> {
         diff.tables.iter().flat_map(|table| self.of_table(table)).collect()
     }
@@ -102,12 +101,7 @@ impl Limits {
             let id = table.id(backend);
             excess("--max-load", format!("{id} owns {load:.3} × its fair share; the limit is {most} ×"))
         });
-        let [failed_open, fails_open] = table.fails_open;
-        let open = (fails_open && !failed_open).then(|| {
-            let text = "no backend accepts new connections, so they go to backends that are draining or down";
-            excess("fail-open", text.to_owned())
-        });
-        rows_over.chain(load_over).chain(open).collect()
+        rows_over.chain(load_over).collect()
     }
 }
 

@@ -6,7 +6,6 @@ use crate::format::number::counted;
 use common::backend::{Backend, Health, State};
 use common::table::Table;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 /// The outcome.
 #[derive(Default)]
@@ -97,18 +96,15 @@ impl<'t> Count<'t> {
         self.unnecessary.count(!reason, || format!("row {row} moved from {from} to {to}"));
     }
 
-    /// A backend may hold connections of a row. The packets of the row must carry its old address, or it left after a
-    /// drain.
-    fn may_hold(&mut self, row: u32, id: &'t str, after: &[&Backend]) {
+    /// A backend may hold connections of a row: does it stand in the row's hops, or left after a drain?
+    fn may_hold(&mut self, row: u32, id: &'t str, after: &[&str]) {
         let stays = self.is.is_candidate(id);
-        let host = self.was.address(id);
-        let reached = !self.rehashed && after.iter().any(|hop| Some(hop.address) == host);
-        let safe = reached || (!stays && !self.was.serves(id));
+        let safe = if stays { after.contains(&id) && !self.rehashed } else { !self.was.serves(id) };
         if stays || !safe {
             self.changes.may_hold += 1;
             self.changes.reachable += u32::from(safe);
             self.lost.entry(id).or_default().count(!safe, || {
-                format!("{id} may hold connections of row {row}, whose hops are [{}]", listed(after))
+                format!("{id} may hold connections of row {row}, whose hops are [{}]", after.join(" "))
             });
         }
     }
@@ -161,16 +157,11 @@ fn ids<'t>(table: &'t Table, list: &[u16]) -> Vec<&'t str> {
     list.iter().filter_map(|at| table.backend(*at)).map(|one| one.id.as_str()).collect()
 }
 
-/// Ids, and addresses too if an id alone would not show the difference.
-fn listed(hops: &[&Backend]) -> String {
-    hops.iter().map(|hop| format!("{} {}", hop.id, hop.address)).collect::<Vec<_>>().join(", ")
-}
-
 /// Hops of a row that are in the packet: its outer header and its hops are of one address family.
-fn sent(table: &Table, row: u32) -> Vec<&Backend> {
+fn sent(table: &Table, row: u32) -> Vec<&str> {
     let hops = table.hops.get(row).iter().filter_map(|at| table.backend(*at));
     let is_ipv4 = hops.clone().next().map(|primary| primary.address.is_ipv4());
-    hops.filter(|hop| Some(hop.address.is_ipv4()) == is_ipv4).collect()
+    hops.filter(|hop| Some(hop.address.is_ipv4()) == is_ipv4).map(|hop| hop.id.as_str()).collect()
 }
 
 /// What the backends of one table are there for, by id.
@@ -188,10 +179,6 @@ impl<'t> Roles<'t> {
     /// The weight with which it competes for rows.
     fn weight(&self, id: &str) -> f64 {
         self.by_id.get(id).filter(|(_, owns)| *owns).map_or(0.0, |(one, _)| weight(one))
-    }
-
-    fn address(&self, id: &str) -> Option<IpAddr> {
-        self.by_id.get(id).map(|(one, _)| one.address)
     }
 
     fn is_candidate(&self, id: &str) -> bool {

@@ -17,7 +17,6 @@ mod hostile;
 mod incremental;
 mod page;
 mod plan;
-mod reach;
 mod rollout;
 mod share;
 mod simulate;

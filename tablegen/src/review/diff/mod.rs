@@ -11,22 +11,18 @@
 //! - *unnecessary*: it moved, although its old owner can still own rows and lost no weight, and its new owner gained no
 //!   weight. Rendezvous hashing never causes this; a change of seed, key or number of rows does. With `max_share`, such
 //!   moves are a cost of the bound and are counted apart.
-//! - *at risk*: a host that may hold connections of the row was in the old hop list and is not in the new one, or it
-//!   left the configuration without a drain. A host is an address: a backend with another address is another host. All
-//!   rows of a table are at risk if flows of one of its binds reach another table now, or none.
+//! - *at risk*: a backend that may hold connections of the row was in the old hop list and is not in the new one, or it
+//!   left the configuration without a drain.
 
 mod config;
 mod failure;
-mod reach;
 mod roles;
 mod rows;
 
 pub use config::{ConfigChange, Subject};
 pub use failure::{Failed, Failure};
-pub use reach::Unreached;
 pub use rows::{Mapping, Risk, RowChange, RowChanges};
 
-use common::backend::Backend;
 use common::table::{Built, Digest, ForwardingTable, Table};
 use common::tunnel::overhead;
 use roles::fair_shares;
@@ -81,11 +77,8 @@ impl Diff {
         let names: BTreeSet<&str> =
             old.tables().iter().chain(new.tables()).map(|table| table.name.as_str()).collect();
         let settled = new.built() == Built::Settled && new.parent() == Some(old.digest());
-        let mut unreached = reach::unreached(old, new);
-        let tables = names.into_iter().map(|name| {
-            let unreached = unreached.remove(name).unwrap_or_default();
-            TableDiff::new(name, old.table(name), new.table(name), settled, unreached)
-        });
+        let tables =
+            names.into_iter().map(|name| TableDiff::new(name, old.table(name), new.table(name), settled));
         Self {
             old: Version::of(old),
             new: Version::of(new),
@@ -130,10 +123,6 @@ pub struct TableDiff {
     pub config: Vec<ConfigChange>,
     /// Changed rows.
     pub rows: RowChanges,
-    /// Binds of the old table with flows that no longer reach this table.
-    pub unreached: Vec<Unreached>,
-    /// Whether no backend accepts new connections, before and after, so that the hop lists ignore health or draining.
-    pub fails_open: [bool; 2],
     /// Every backend of either table, in ascending order of id.
     pub backends: Vec<BackendDiff>,
     /// The table before and after the change, in numbers.
@@ -181,20 +170,10 @@ pub const USUAL_MTU: u32 = 1_500;
 pub(crate) const NO_BACKEND: &str = "no backend";
 
 impl TableDiff {
-    fn new(
-        name: &str,
-        old: Option<&Table>,
-        new: Option<&Table>,
-        settled: bool,
-        unreached: BTreeSet<Unreached>,
-    ) -> Self {
+    fn new(name: &str, old: Option<&Table>, new: Option<&Table>, settled: bool) -> Self {
         let mapping = Mapping::new(old, new);
         let settled = settled && old.is_some() && new.is_some();
-        let mut rows = RowChanges::new(old, new, &mapping, settled);
-        if !unreached.is_empty() {
-            // The flows of a bind are in all rows.
-            rows.at_risk = rows.total;
-        }
+        let rows = RowChanges::new(old, new, &mapping, settled);
         let backends = backends(old, new, &mapping, &rows);
         let shape = [(old, 0), (new, 1)].map(|(table, side)| shape(table, &backends, side));
         Self {
@@ -203,8 +182,6 @@ impl TableDiff {
             config: config::changes(old, new),
             failures: new.map(|new| failure::failures(new, &mapping)).unwrap_or_default(),
             rows,
-            unreached: unreached.into_iter().collect(),
-            fails_open: [old, new].map(|table| table.is_some_and(fails_open)),
             backends,
             shape,
         }
@@ -214,12 +191,6 @@ impl TableDiff {
     pub fn id(&self, backend: u32) -> &str {
         &self.backends[backend as usize].id
     }
-}
-
-/// Whether a table has backends for new connections, and none of them accepts any.
-fn fails_open(table: &Table) -> bool {
-    let in_use = table.backends.iter().any(Backend::is_candidate);
-    in_use && !table.backends.iter().any(Backend::accepts)
 }
 
 fn backends(
@@ -301,6 +272,7 @@ fn row_overhead(table: &Table, hops: &[u16]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use common::backend::Backend;
     use common::table::Lists;
 
     /// A table with the hop lists `[v4, v6, v4]` and `[v6, v4]`.

@@ -3,7 +3,7 @@
 use super::roles::eligible;
 use common::backend::Backend;
 use common::table::Table;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// All backends of two tables with common numbers, in ascending order of id.
 #[derive(Clone, Debug)]
@@ -49,8 +49,6 @@ impl Mapping {
 pub enum Risk {
     /// The backend is still in the table and was a hop of the row, and is no longer one.
     Dropped,
-    /// The backend has another address, so its connections are on a host that is no longer a hop of the row.
-    Renumbered,
     /// The backend was removed or made inactive while it accepted connections: it was not drained.
     Cut,
     /// The flows of the row use other rows now, in which the backend need not be a hop.
@@ -169,9 +167,7 @@ impl RowChanges {
     /// Counts the backends of a row whose connections may break, once each. Returns whether there are any.
     fn count_risks(&mut self, row: u32, sides: &[Side<'_>; 2], mapping: &Mapping, reasons: &Reasons) -> bool {
         let [old, new] = sides;
-        let (before, lineage) = (old.hops(row), old.lineage(row));
-        // Connections are on hosts, and a packet carries addresses: a hop counts by its address and not by its id.
-        let after = new.sent(row).filter_map(|hop| reasons.host(1, hop));
+        let (before, lineage, after) = (old.hops(row), old.lineage(row), new.sent(row));
         let mut any = false;
         for (place, hop) in before.iter().enumerate() {
             let passed_over = reasons.may_hold.get(usize::from(*hop)).copied().unwrap_or(false);
@@ -179,16 +175,13 @@ impl RowChanges {
                 continue;
             }
             let Some(number) = mapping.number(0, *hop) else { continue };
-            let host = reasons.host(0, *hop);
-            let kept = after.clone().any(|hop| Some(hop) == host);
-            let leaving = reasons.leaving.get(usize::from(*hop)).copied().unwrap_or(Leaving::Stays);
-            let risk = match leaving {
-                Leaving::Drained => continue,
-                Leaving::Stays | Leaving::Renumbered if self.rehashed => Risk::Rehashed,
-                _ if kept && !self.rehashed => continue,
-                Leaving::Stays => Risk::Dropped,
-                Leaving::Renumbered => Risk::Renumbered,
+            let position = mapping.positions.get(number as usize).and_then(|[_, new]| *new);
+            let kept = position.is_some_and(|position| after.clone().any(|hop| hop == position));
+            let risk = match reasons.leaving.get(usize::from(*hop)).copied().unwrap_or(Leaving::Stays) {
+                Leaving::Stays if self.rehashed => Risk::Rehashed,
+                Leaving::Stays if !kept => Risk::Dropped,
                 Leaving::Cut => Risk::Cut,
+                _ => continue,
             };
             *self.risks.entry((number, risk)).or_default() += 1;
             any = true;
@@ -240,8 +233,6 @@ fn rehashed(old: &Table, new: &Table) -> bool {
 enum Leaving {
     /// It can still be a hop.
     Stays,
-    /// It can still be a hop, with another address.
-    Renumbered,
     /// It left after a drain, or it was down.
     Drained,
     /// It left while it accepted connections.
@@ -256,8 +247,6 @@ struct Reasons {
     gains: Vec<bool>,
     /// By index in the old table.
     leaving: Vec<Leaving>,
-    /// By index in the old and in the new table: a number for each address.
-    hosts: [Vec<u32>; 2],
     /// By index in the old table: draining or down, so passed over as owner, although it may hold
     /// connections.
     may_hold: Vec<bool>,
@@ -285,15 +274,9 @@ impl Reasons {
             loses: weights().map(|[old, new]| new.unwrap_or(0.0) < old.unwrap_or(0.0)).collect(),
             gains: weights().map(|[old, new]| new.unwrap_or(0.0) > old.unwrap_or(0.0)).collect(),
             leaving: leaving.collect(),
-            hosts: hosts([old, new]),
             may_hold: old.iter().map(Backend::is_passed_over).collect(),
             bounded: sides.iter().filter_map(|side| side.table).any(|table| table.max_share.is_some()),
         }
-    }
-
-    /// The number of the address of a backend.
-    fn host(&self, side: usize, position: u16) -> Option<u32> {
-        self.hosts.get(side)?.get(usize::from(position)).copied()
     }
 
     fn unnecessary(&self, was: Option<u32>, is: Option<u32>) -> bool {
@@ -303,21 +286,8 @@ impl Reasons {
     }
 }
 
-/// Numbers the addresses of both sides, equal ones alike.
-fn hosts(sides: [&[Backend]; 2]) -> [Vec<u32>; 2] {
-    let mut numbers = HashMap::new();
-    sides.map(|backends| {
-        let number = |backend: &Backend| {
-            let next = u32::try_from(numbers.len()).expect("invariant: a table has at most 65,534 backends");
-            *numbers.entry(backend.address).or_insert(next)
-        };
-        backends.iter().map(number).collect()
-    })
-}
-
 fn leaving(before: &Backend, after: Option<&Backend>) -> Leaving {
     match after {
-        Some(after) if after.is_candidate() && after.address != before.address => Leaving::Renumbered,
         Some(after) if after.is_candidate() => Leaving::Stays,
         _ if before.accepts() => Leaving::Cut,
         _ => Leaving::Drained,

@@ -152,8 +152,8 @@ impl Plan<'_> {
             let settle = wait == Wait::Connections;
             match self.largest_part(&changes, goal, wait, settle)? {
                 Some(step) => self.steps.push(step),
-                None if settle => return Err(PlanError::Stuck(named(&changes))),
-                None if settled => return Err(PlanError::Unannounced(named(&changes))),
+                None if settle => return Err(PlanError::Stuck(changes.join(", "))),
+                None if settled => return Err(PlanError::Unannounced(changes.join(", "))),
                 None => {}
             }
             (settled, wait) = (false, Wait::Connections);
@@ -214,9 +214,4 @@ impl Plan<'_> {
 fn leaver(backend: &Backend) -> Backend {
     let state = if backend.state == State::Inactive { State::Inactive } else { State::Draining };
     Backend { state, ..backend.clone() }
-}
-
-/// Changes of backends by name; a change of a table's own keys or binds has none.
-fn named(changes: &[String]) -> String {
-    if changes.is_empty() { "the change of the table's keys or binds".to_owned() } else { changes.join(", ") }
 }
