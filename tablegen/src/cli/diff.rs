@@ -1,9 +1,9 @@
 //! `tablegen diff`.
 
-use super::limits::LimitArgs;
+use super::review::{self, ReviewArgs};
 use crate::report::{Report, html, json};
 use crate::review::diff::Diff;
-use crate::review::verdict::{Limits, ReviewVerdict};
+use crate::review::verdict::Judgement;
 use crate::{files, progress, store};
 use anyhow::Context as _;
 use common::table::{Digest, ForwardingTable};
@@ -23,7 +23,14 @@ pub(super) struct DiffArgs {
     #[arg(long, conflicts_with = "format")]
     json: bool,
     #[command(flatten)]
-    limits: LimitArgs,
+    review: ReviewArgs,
+    /// Configuration of the new table, for the capacities of its backends
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Also judge connections that are opened during the rollout: directors with the old table must list each backend
+    /// before it owns rows
+    #[arg(long)]
+    announced: bool,
     /// Show this certificate of the new table in the report; `tablegen verify --certificate` writes it
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
@@ -40,31 +47,30 @@ enum ReportFormat {
 }
 
 impl DiffArgs {
-    /// Exit code 0 within the limits, 1 over a limit, 2 if a file cannot be read. A script must be able to tell a broken
-    /// file from a change that is too large.
+    /// Exit code 0 if the change is safe, 3 if it is safe under conditions, 1 if it is not safe, 2 if a file cannot be read.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        match (store::load(&self.old), store::load(&self.new)) {
-            (Ok(old), Ok(new)) => {
-                self.report(&progress::shown("diff", |_| Diff::new(&old, &new)), &old, &new)
-            }
-            (Err(error), _) | (_, Err(error)) => {
-                super::say("error", format_args!("{error:#}"));
-                Ok(ExitCode::from(2))
-            }
-        }
+        let (old, new) = (store::load(&self.old)?, store::load(&self.new)?);
+        let capacities = review::capacities(self.config.as_deref())?;
+        let (diff, judgement) =
+            progress::shown("diff", |_| self.review.review(&old, &new, &capacities, self.announced))?;
+        self.report(&diff, &judgement, &old, &new)
     }
 
-    fn report(&self, diff: &Diff, old: &ForwardingTable, new: &ForwardingTable) -> anyhow::Result<ExitCode> {
-        let excesses = Limits::from(self.limits).excesses(diff);
+    fn report(
+        &self,
+        diff: &Diff,
+        judgement: &Judgement,
+        old: &ForwardingTable,
+        new: &ForwardingTable,
+    ) -> anyhow::Result<ExitCode> {
         let certificate = self.certificate.as_deref().map(|file| certificate(file, diff)).transpose()?;
-        let verdict = ReviewVerdict::new(diff, &excesses);
-        let report = Report { diff, verdict, excesses: &excesses, certificate: certificate.as_ref() };
+        let report = Report { diff, judgement, certificate: certificate.as_ref() };
         match if self.json { ReportFormat::Json } else { self.format } {
             ReportFormat::Text => super::print(&report)?,
             ReportFormat::Json => super::print_json(&json::value(&report))?,
             ReportFormat::Html => super::print_page(&html::page(&report, old, new))?,
         }
-        Ok(if excesses.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(review::exit_code(judgement.outcome()))
     }
 }
 

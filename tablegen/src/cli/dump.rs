@@ -2,7 +2,8 @@
 
 use crate::report::dump;
 use crate::store;
-use common::table::{Dump, DumpRows, ForwardingTable};
+use common::backend::Backend;
+use common::table::{Dump, DumpRows, ForwardingTable, Table};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,6 +44,15 @@ impl DumpArgs {
             known(&file, name)?;
         }
         let (table, name) = (&file, self.name.as_deref());
+        let is_shown = |table: &&Table| name.is_none_or(|name| name == table.name);
+        let fails_open = |table: &&Table| !table.backends.iter().any(Backend::accepts);
+        super::warn(file.tables().iter().filter(is_shown).filter(fails_open).map(|table| {
+            format!(
+                "table {}: no backend accepts new connections: fail-open is in force, and new connections go to servers \
+                 that are draining or down",
+                table.name
+            )
+        }));
         if !self.json {
             let rows = match self.rows {
                 Some(Rows::First(rows)) => DumpRows::First(rows),

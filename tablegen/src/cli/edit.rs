@@ -1,5 +1,6 @@
 //! `tablegen drain`, `fill`, `activate`, `remove`.
 
+use super::review::{self, ReviewArgs};
 use crate::config::without_secrets;
 use crate::edit::Action;
 use crate::edit::step::{Request, ReviewedEdit};
@@ -25,6 +26,8 @@ pub(super) struct EditArgs {
     /// Name of the table with the backends, if several tables have a backend with this id
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
+    #[command(flatten)]
+    review: ReviewArgs,
     /// Write the configuration [default: only show the change]
     #[arg(long)]
     write: bool,
@@ -49,12 +52,15 @@ impl FillArgs {
 }
 
 impl EditArgs {
-    /// Exit code 0 if the change is safe, 1 if it is refused. A safe change is written with --write.
+    /// Exit code 0 if the change is safe, 3 if it is safe under conditions, 1 if it is refused. A safe change is
+    /// written with --write; so is one whose conditions are all accepted.
     pub(super) fn run(self, action: Action) -> anyhow::Result<ExitCode> {
         let text =
             files::text(&self.config).with_context(|| format!("cannot read {}", self.config.display()))?;
         let current = store::load(&self.current)?;
+        let stated = self.review.stated(&Default::default());
         let request = Request {
+            stated: &stated,
             file: &self.config,
             text: &text,
             current: &current,
@@ -62,7 +68,7 @@ impl EditArgs {
             action,
         };
         let step = request.step(&self.backends)?;
-        let safe = step.refusals.is_empty();
+        let safe = step.judgement.outcome() == ReviewVerdict::Safe;
         let write = safe && self.write && step.text != text;
         if write {
             store::write(&self.config, step.text.as_bytes())
@@ -72,26 +78,28 @@ impl EditArgs {
             super::print_json(&self.entry(&request, &step, write))?;
         } else {
             super::print(self.shown(&text, &step))?;
-            super::print(if safe { self.next(step.text != text) } else { self.refused(&request, &step) })?;
+            super::print(match step.judgement.outcome() {
+                ReviewVerdict::Safe => self.next(step.text != text),
+                ReviewVerdict::SafeIf => {
+                    "\nnothing was written; confirm each condition with --accept first\n".to_owned()
+                }
+                ReviewVerdict::NotSafe => self.refused(&request, &step),
+            })?;
         }
-        Ok(if safe { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(review::exit_code(step.judgement.outcome()))
     }
 
     fn entry(&self, request: &Request<'_>, step: &ReviewedEdit, written: bool) -> serde_json::Value {
-        let safe_now = if step.refusals.is_empty() {
-            self.backends.as_slice()
-        } else {
-            request.safe_part(&self.backends)
-        };
-        let verdict = ReviewVerdict::new(&step.diff, &[]);
-        let report = Report { diff: &step.diff, verdict, excesses: &[], certificate: None };
+        let safe_now =
+            if step.is_allowed() { self.backends.as_slice() } else { request.safe_part(&self.backends) };
+        let report = Report { diff: &step.diff, judgement: &step.judgement, certificate: None };
         json!({
             "action": request.action.name(),
             "backends": self.backends,
             "changed": step.text != request.text,
             "written": written,
             "patch": self.patch(request.text, step),
-            "refusals": step.refusals,
+            "refusals": step.refusals(),
             "safe_now": safe_now,
             "diff": crate::report::json::value(&report),
         })
@@ -109,13 +117,12 @@ impl EditArgs {
         } else {
             changes
         };
-        let verdict = ReviewVerdict::new(&step.diff, &[]);
-        format!("{changes}\n{}", Report { diff: &step.diff, verdict, excesses: &[], certificate: None })
+        format!("{changes}\n{}", Report { diff: &step.diff, judgement: &step.judgement, certificate: None })
     }
 
     fn refused(&self, request: &Request<'_>, step: &ReviewedEdit) -> String {
         let mut text = String::from("\nrefused; nothing was written\n");
-        for refusal in &step.refusals {
+        for refusal in step.refusals() {
             let _ = writeln!(text, "  {refusal}");
         }
         let name = request.action.name();

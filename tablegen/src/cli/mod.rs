@@ -1,8 +1,9 @@
 //! The command line: sub-commands and their arguments. Other modules do the work.
 //!
-//! Each sub-command is a module with its arguments and a `run` that returns the exit code: 0 done, 1 refused or over a
-//! limit. An error in a file that the user wrote also gives 1; an error of the system or of usage gives 2
-//! ([`exit_code`]).
+//! Each sub-command is a module with its arguments and a `run` that returns the exit code: 0 done, 1 refused or not safe,
+//! 3 safe only under conditions. An error in a configuration that the user wrote also gives 1; a table that cannot be
+//! read, an error of the system or of usage gives 2 ([`exit_code`]): a script must be able to distinguish a broken file
+//! from a change that is not safe.
 
 mod build;
 mod check;
@@ -12,16 +13,16 @@ mod dump;
 mod edit;
 mod explain;
 mod import;
-mod limits;
 mod log;
 mod plan;
+mod review;
 mod simulate;
 mod verify;
 
 use crate::config::ConfigError;
 use crate::edit::{Action, step::StepError};
 use crate::glb::{ExportError, ImportError};
-use crate::store::{self, LoadError};
+use crate::store;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use common::text::{Printable, PrintableLine};
@@ -95,14 +96,15 @@ impl Cli {
     }
 }
 
-/// The exit code of a failure: 1 if a file was refused, 2 if the system failed or the usage was wrong.
+/// The exit code of a failure: 1 if a configuration was refused, 2 if a table cannot be read, the system failed or the
+/// usage was wrong.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     let refused = error.chain().any(|cause| {
         matches!(cause.downcast_ref(), Some(ConfigError::Refused { .. }))
-            || matches!(cause.downcast_ref(), Some(LoadError::Table { .. }))
             || matches!(cause.downcast_ref(), Some(ConfigError::Read { cause, .. }) if is_too_large(cause))
             || cause.downcast_ref().is_some_and(is_too_large)
             || cause.is::<common::table::TableError>()
+            || cause.is::<build::InService>()
             || cause.is::<StepError>()
             || cause.is::<ExportError>()
             || cause.is::<ImportError>()

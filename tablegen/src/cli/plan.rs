@@ -1,10 +1,12 @@
 //! `tablegen plan`.
 
+use super::review::LimitArgs;
 use crate::config::Config;
 use crate::edit::{Layout, relocate, rewrite};
 use crate::format::number::{counted, either, percent};
 use crate::format::{listed, natural};
-use crate::review::plan::{Joining, PlanStep, Wait, Watch, plan};
+use crate::review::plan::{Joining, PlanStep, Wait, Watch, plan_within};
+use crate::review::verdict::{ReviewVerdict, Stated};
 use crate::{files, progress, store};
 use anyhow::{Context as _, ensure};
 use common::table::ForwardingTable;
@@ -31,6 +33,8 @@ pub(super) struct PlanArgs {
     /// first
     #[arg(long, conflicts_with = "fill")]
     announce: bool,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// Write the configuration and the table of each step to this folder, and the plan as plan.txt
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -44,13 +48,15 @@ impl PlanArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         ensure!(self.fill.is_sorted(), "--fill must be in ascending order");
         let current = store::load(&self.current)?;
-        let target = Config::load(&self.target)?;
+        let mut target = Config::load(&self.target)?;
+        super::warn(target.keep_rows_of(&current));
         let joining = match self.fill.as_slice() {
             [] if self.announce => Joining::Announced,
             [] => Joining::AtOnce,
             percents => Joining::Filled(percents.to_vec()),
         };
-        let steps = match progress::shown("plan", |_| plan(&current, &target, &joining)) {
+        let stated = Stated { limits: self.limits.into(), ..Stated::default() };
+        let steps = match progress::shown("plan", |_| plan_within(&current, &target, &joining, &stated)) {
             Ok(steps) => steps,
             Err(error) => {
                 super::say("refused", &error);
@@ -71,7 +77,17 @@ impl PlanArgs {
     fn text(&self, steps: &[PlanStep]) -> String {
         let mut text = match steps.len() {
             0 => "no steps: the table in service has the target configuration\n".to_owned(),
-            count => format!("{}\n", counted(count, "safe step")),
+            count => {
+                let conditional = |step: &&PlanStep| step.judgement.verdict == ReviewVerdict::SafeIf;
+                match steps.iter().filter(conditional).count() {
+                    0 => format!("{}\n", counted(count, "safe step")),
+                    some => format!(
+                        "{}, {} of them under conditions\n",
+                        counted(count, "safe step"),
+                        if some == count { "all".to_owned() } else { some.to_string() }
+                    ),
+                }
+            }
         };
         let mut before = None;
         for (step, number) in steps.iter().zip(1..) {
@@ -95,6 +111,9 @@ impl PlanArgs {
                 || "\n".to_owned(),
                 |(id, load)| format!("; most loaded {id}, {load:.3} × its fair share\n"),
             );
+            for asked in step.judgement.open() {
+                text += &format!("     if {}: {}\n", asked.condition, asked.text);
+            }
             before = Some(&step.table);
         }
         text
@@ -148,6 +167,8 @@ impl PlanArgs {
                 "digest": step.table.digest().to_string(),
                 "config": files.as_ref().map(|[config, _]| config),
                 "table": files.as_ref().map(|[_, table]| table),
+                "verdict": step.judgement.verdict.name(),
+                "conditions": crate::report::json::judgement(&step.judgement)["conditions"],
                 "moved": step.diff.moved(),
                 "at_risk": step.diff.at_risk(),
                 "fullest": worst(step).map(|(id, load)| json!({"id": id, "load": load})),
@@ -209,9 +230,9 @@ impl PlanArgs {
 
 /// A duration as given on the command line.
 #[derive(Clone, Debug)]
-struct Time {
+pub(super) struct Time {
     text: String,
-    seconds: u64,
+    pub(super) seconds: u64,
 }
 
 impl FromStr for Time {

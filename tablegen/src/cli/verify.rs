@@ -29,8 +29,11 @@ impl VerifyArgs {
     /// Exit code 0 if there are no findings, 1 otherwise.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let new = store::load(&self.new)?;
-        let config = Config::load(&self.config)?;
+        let mut config = Config::load(&self.config)?;
         let previous = self.previous.as_deref().map(store::load).transpose()?;
+        if let Some(previous) = &previous {
+            config.keep_rows_of(previous);
+        }
         let proof =
             progress::shown("verify", |progress| Proof::counted(&new, &config, previous.as_ref(), progress));
         if let Some(file) = self.certificate.as_ref().filter(|_| proof.holds()) {

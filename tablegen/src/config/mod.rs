@@ -8,33 +8,42 @@
 //! the same packets with the same priority. A refusal names file, line, column, key path, what was found and what is
 //! allowed, but never the text of a secret. `configs/invalid` has one file for each refusal, with its message.
 
+mod amount;
 mod error;
 mod quoted;
 mod raw;
 mod spec;
 mod value;
 
+pub use amount::Amount;
 pub use error::{ConfigError, Refusal, Warning};
 pub(crate) use quoted::Quoted;
 pub(crate) use raw::budget;
 pub(crate) use value::without_secrets;
 
 use crate::files;
+use crate::format::number::counted;
 use common::backend::Backend;
 use common::bind::Bind;
 use common::flow::HashFields;
 use common::hash::SipKey;
-use common::table::{Ranking, Seed};
+use common::table::{ForwardingTable, Ranking, Seed, Table};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Least and greatest weight. The range is wider than rollouts need, and shares are still exact in doubles.
 pub const WEIGHTS: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
 /// A valid configuration.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     /// Tables in the order of the file.
     pub tables: Vec<TableSpec>,
+    /// Most rows that a backend may own, by table and id, where the file states it. A review checks it; the table does
+    /// not hold it.
+    pub capacities: BTreeMap<(String, String), Amount>,
+    /// Tables whose number of rows follows the number of backends (`rows: auto`), unless a parent has another one.
+    pub auto_rows: BTreeSet<String>,
     /// Values that are allowed and often a mistake.
     pub warnings: Vec<Warning>,
 }
@@ -69,6 +78,28 @@ pub struct TableSpec {
 }
 
 impl Config {
+    /// Keeps the number of rows of the tables in service where it is `auto`: another number would move half of all
+    /// flows. Returns one sentence for each table that would take more rows.
+    pub fn keep_rows_of(&mut self, parent: &ForwardingTable) -> Vec<String> {
+        let mut kept = Vec::new();
+        for spec in self.tables.iter_mut().filter(|spec| self.auto_rows.contains(&spec.name)) {
+            let Some(rows) = parent.table(&spec.name).map(Table::rows).filter(|rows| *rows != spec.rows)
+            else {
+                continue;
+            };
+            kept.push(format!(
+                "table {}: rows: auto keeps the {} of the table in service; for {} it would take {}, which moves \
+                 about half of all flows: write that number to change it",
+                spec.name,
+                counted(rows, "row"),
+                counted(spec.backends.len(), "backend"),
+                spec.rows,
+            ));
+            spec.rows = rows;
+        }
+        kept
+    }
+
     /// Reads a file.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
         let octets =

@@ -69,6 +69,8 @@ pub(super) struct RawBackend {
     pub(super) health: Option<Text>,
     #[serde(default, deserialize_with = "present")]
     pub(super) fill: Option<Text>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) capacity: Option<Text>,
 }
 
 /// A key that is present must have a value. (`Option` alone would treat `key:` as an absent key.)

@@ -2,7 +2,7 @@
 
 use super::error::{KeyPath, Refusal, Warning};
 use super::raw::{RawBackend, RawBind, RawConfig, RawSecret, RawTable, Text};
-use super::{Config, TableSpec, value};
+use super::{Amount, Config, TableSpec, value};
 use crate::files;
 use common::backend::{Backend, Health, State};
 use common::bind::{Bind, BindIndex, Protocol};
@@ -10,7 +10,7 @@ use common::flow::HashFields;
 use common::hash::SipKey;
 use common::table::{self, Ranking, Seed};
 use serde_yaml::{Location, Spanned};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::path::Path;
 
@@ -24,7 +24,27 @@ pub(super) fn check(raw: &RawConfig, file: &Path) -> Result<Config, Refusal> {
     let mut checker = Checker { file, warnings: Vec::new(), names: Seen::default(), binds: Vec::new() };
     let tables = each(&raw.tables, &at, |raw, at| checker.table(raw, at))?;
     checker.binds_do_not_tie()?;
-    Ok(Config { tables, warnings: checker.warnings })
+    let is_auto = |raw: &&Spanned<RawTable>| raw.value.rows.as_ref().is_some_and(|rows| rows.value == "auto");
+    let auto_rows = raw.tables.value.iter().filter(is_auto).map(|raw| raw.value.name.value.clone()).collect();
+    Ok(Config { tables, capacities: capacities(raw)?, auto_rows, warnings: checker.warnings })
+}
+
+fn capacities(raw: &RawConfig) -> Result<BTreeMap<(String, String), Amount>, Refusal> {
+    let mut all = BTreeMap::new();
+    let at = KeyPath::Root.key("tables");
+    for (number, table) in raw.tables.value.iter().enumerate() {
+        let at = at.item(number);
+        let at = at.key("backends");
+        for (number, backend) in table.value.backends.value.iter().enumerate() {
+            let at = at.item(number);
+            if let Some(capacity) =
+                optional(backend.value.capacity.as_ref(), &at.key("capacity"), value::capacity)?
+            {
+                all.insert((table.value.name.value.clone(), backend.value.id.value.clone()), capacity);
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// Values that must be unique in the whole file, and warnings.
@@ -150,7 +170,12 @@ impl Checker<'_> {
         }
         let place = raw.value.backends.referenced;
         if !spec.backends.iter().any(Backend::accepts) {
-            warn(place, "backends", "no backend accepts new connections (active or filling, and up)");
+            warn(
+                place,
+                "backends",
+                "no backend accepts new connections (active or filling, and up): fail-open is in force, and new connections go \
+                 to servers that are draining or down",
+            );
         }
         // Inactive backends are in no hop list.
         let candidates = || spec.backends.iter().filter(|backend| backend.is_candidate());

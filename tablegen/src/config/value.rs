@@ -1,8 +1,8 @@
 //! Single values: text to number, address, prefix, range, octets.
 
-use super::WEIGHTS;
 use super::error::{KeyPath, Refusal};
 use super::raw::Text;
+use super::{Amount, WEIGHTS};
 use common::bind::{PortRange, Prefix};
 use common::flow::HashFields;
 use common::table;
@@ -79,6 +79,15 @@ fn number<T: FromStr + PartialOrd>(
     allowed: &str,
 ) -> Result<T, Refusal> {
     digits(&raw.value, &range).ok_or_else(|| refuse(raw, at, allowed))
+}
+
+/// Most rows of a backend: a number, or a percentage of the table's.
+pub(super) fn capacity(raw: &Text, at: &KeyPath<'_>) -> Result<Amount, Refusal> {
+    let capacity = raw.value.parse().ok();
+    let is_some = |amount: &Amount| !matches!(amount, Amount::Rows(0)) && *amount != Amount::Percent(0.0);
+    capacity
+        .filter(is_some)
+        .ok_or_else(|| refuse(raw, at, "a number of rows, or a percentage of the table's rows such as 30%"))
 }
 
 /// Rows as given, or as many as `backends` make even.

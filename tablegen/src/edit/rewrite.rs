@@ -34,7 +34,13 @@ pub fn rewrite(text: &str, file: &Path, wanted: &[TableSpec], layout: Layout) ->
         edits.extend(change.scalars().or_else(list).ok_or_else(refuse)?);
     }
     let edited = source.edited(edits).ok_or_else(refuse)?;
-    if sorted(&Config::parse(&edited, file)?.tables) == sorted(wanted) { Ok(edited) } else { Err(refuse()) }
+    let mut after = Config::parse(&edited, file)?;
+    // `rows: auto` is the parent's number of rows, which the text does not say.
+    for spec in after.tables.iter_mut().filter(|spec| after.auto_rows.contains(&spec.name)) {
+        let same = wanted.iter().find(|wanted| wanted.name == spec.name);
+        spec.rows = same.map_or(spec.rows, |wanted| wanted.rows);
+    }
+    if sorted(&after.tables) == sorted(wanted) { Ok(edited) } else { Err(refuse()) }
 }
 
 /// The text for a file in another folder: relative paths of secrets still lead to the same files.

@@ -4,9 +4,7 @@ use super::{Action, EditError, apply};
 use crate::config::Config;
 use crate::generate::{History, generate};
 use crate::review::diff::Diff;
-use crate::review::remarks::risks;
-use crate::review::verdict::ReviewVerdict;
-use common::backend::Backend;
+use crate::review::verdict::{Judgement, ReviewVerdict, Stated};
 use common::table::{ForwardingTable, TableError};
 use std::path::Path;
 
@@ -17,8 +15,22 @@ pub struct ReviewedEdit {
     pub text: String,
     /// Differences between the table in service and the table of the changed file.
     pub diff: Diff,
+    /// The verdict on it.
+    pub judgement: Judgement,
+}
+
+impl ReviewedEdit {
+    /// Is it safe, perhaps under conditions?
+    pub fn is_allowed(&self) -> bool {
+        self.judgement.outcome() != ReviewVerdict::NotSafe
+    }
+
     /// Reasons for which the step is not safe; empty if it is.
-    pub refusals: Vec<String>,
+    pub fn refusals(&self) -> Vec<String> {
+        let of = |table: &str| if table.is_empty() { String::new() } else { format!("table {table}: ") };
+        let reasons = self.judgement.reasons.iter();
+        reasons.map(|reason| format!("{}{}", of(&reason.table), reason.text)).collect()
+    }
 }
 
 /// A requested change.
@@ -34,6 +46,8 @@ pub struct Request<'a> {
     pub table: Option<&'a str>,
     /// The change of each backend.
     pub action: Action,
+    /// What the operator states; capacities come from the changed file.
+    pub stated: &'a Stated,
 }
 
 /// Reason for which the step cannot be computed.
@@ -54,11 +68,13 @@ impl Request<'_> {
         for backend in backends {
             text = apply(&text, self.file, self.table, backend, self.action)?;
         }
-        let config = Config::parse(&text, self.file).map_err(EditError::from)?;
+        let mut config = Config::parse(&text, self.file).map_err(EditError::from)?;
+        config.keep_rows_of(self.current);
         let next = generate(&config.tables, History::Parent(self.current))?.table;
-        let diff = Diff::new(self.current, &next);
-        let refusals = refusals(&next, &diff);
-        Ok(ReviewedEdit { text, diff, refusals })
+        let stated = Stated { capacities: config.capacities, ..self.stated.clone() };
+        let diff = Diff::stated(self.current, &next, &stated);
+        let judgement = Judgement::new(&diff, &stated);
+        Ok(ReviewedEdit { text, diff, judgement })
     }
 
     /// The longest beginning of `backends`, without the last, that can be changed safely now.
@@ -67,30 +83,10 @@ impl Request<'_> {
         for count in 1..backends.len() {
             let Some(part) = backends.get(..count) else { break };
             match self.step(part) {
-                Ok(step) if step.refusals.is_empty() => safe = part,
+                Ok(step) if step.is_allowed() => safe = part,
                 _ => break,
             }
         }
         safe
     }
-}
-
-fn refusals(next: &ForwardingTable, diff: &Diff) -> Vec<String> {
-    let mut refusals = Vec::new();
-    for table in next.tables() {
-        if !table.backends.iter().any(Backend::accepts) {
-            refusals.push(format!(
-                "table {} has no backend that accepts new connections after this change",
-                table.name
-            ));
-        }
-    }
-    if ReviewVerdict::new(diff, &[]) != ReviewVerdict::Safe {
-        let risks = diff.tables.iter().flat_map(|table| {
-            let of_table = risks(table).into_iter();
-            of_table.map(move |risk| format!("table {}: {risk}", table.name))
-        });
-        refusals.extend(risks);
-    }
-    refusals
 }

@@ -256,7 +256,7 @@ impl Ranked {
 impl Owned {
     fn of(history: History<'_>, spec: &TableSpec) -> Self {
         let Some(file) = history.parent() else { return Self::None };
-        let Some(parent) = file.table(&spec.name) else { return Self::None };
+        let Some(parent) = history.table_of(spec) else { return Self::None };
         // Where the parent does not record former owners, its hops may be.
         let may_have_owned = |hop: u16| {
             !file.built().has_lineage() && parent.backend(hop).is_some_and(Backend::is_passed_over)

@@ -9,7 +9,11 @@
 //!
 //! Where the number of rows changes, row `r` of the smaller table and rows `r + k × rows` of the larger one hold the
 //! same flows, rows being the low bits of the flow hash. Where the flow hash itself changes, rows of parent and child
-//! have nothing to do with each other, and there are no former owners.
+//! have nothing to do with each other, and there are no former owners; unless the second look-up (`alt_hash_fields`)
+//! reads the parent's fields: then a flow's old row is still looked up, and keeps its former owners for it.
+//!
+//! A table continues the parent's table of its name, or else the one with the same binds: files of GLB Director's have no
+//! names.
 
 use crate::config::TableSpec;
 use common::backend::Backend;
@@ -36,6 +40,16 @@ impl<'a> History<'a> {
         }
     }
 
+    /// The parent's table that a table continues.
+    pub(super) fn table_of(self, spec: &TableSpec) -> Option<&'a Table> {
+        let parent = self.parent()?;
+        parent.table(&spec.name).or_else(|| {
+            let mut binds = spec.binds.clone();
+            binds.sort_unstable();
+            parent.tables().iter().find(|table| table.binds == binds)
+        })
+    }
+
     /// Former owners of the rows of one table, if its parent has anything to say on them.
     pub(super) fn of(
         self,
@@ -43,25 +57,35 @@ impl<'a> History<'a> {
         backends: &[Backend],
         warnings: &mut Vec<String>,
     ) -> Option<Former<'a>> {
-        let parent = self.parent()?.table(&spec.name)?;
+        let parent = self.table_of(spec)?;
+        if parent.name != spec.name {
+            warnings.push(format!(
+                "table {} continues table {} of the parent, which has the same binds",
+                spec.name, parent.name
+            ));
+        }
+        let is_looked_up = spec.alt_hash_fields == parent.hash_fields && parent.hash_key == spec.hash_key;
         let changed = match (parent.hash_key != spec.hash_key, parent.hash_fields != spec.hash_fields) {
             (false, false) => None,
             (true, false) => Some("hash_key"),
             (false, true) => Some("hash_fields"),
             (true, true) => Some("hash_key and hash_fields"),
         };
-        if let Some(changed) = changed {
-            warnings.push(format!(
-                "table {}: {changed} changed, so flows move to other rows and no former owner is known: \
-                 connections of this table will break{}",
+        match changed {
+            None => {}
+            Some(changed) if is_looked_up => warnings.push(format!(
+                "table {}: {changed} changed, so flows move to other rows; connections survive because \
+                 alt_hash_fields finds their old rows",
                 spec.name,
-                if spec.alt_hash_fields.contains(parent.hash_fields) && parent.hash_key == spec.hash_key {
-                    ", but where alt_hash_fields finds their old row"
-                } else {
-                    ""
-                },
-            ));
-            return None;
+            )),
+            Some(changed) => {
+                warnings.push(format!(
+                    "table {}: {changed} changed, so flows move to other rows and no former owner is known: \
+                     connections of this table will break",
+                    spec.name,
+                ));
+                return None;
+            }
         }
         let mut former = Former::new(parent, backends, spec.rows);
         if let Self::Parent(file) = self {

@@ -1,17 +1,17 @@
 //! A change as JSON. Shares are numbers from 0 to 1; a load is a number of rows divided by the fair share.
 
 use super::Report;
-use crate::review::diff::{Descent, Failed, Risk, Shape, Subject, TableDiff, USUAL_MTU, Version};
+use crate::review::diff::{Descent, Failed, Shape, Subject, TableDiff, USUAL_MTU, Version};
+use crate::review::holders::Cause;
 use crate::review::remarks::remarks;
+use crate::review::verdict::{Asked, Judgement, Unsafe};
 use serde_json::{Value, json};
 
 /// The whole report.
 pub(crate) fn value(report: &Report<'_>) -> Value {
     let diff = report.diff;
-    let excess = |excess: &crate::review::verdict::Excess| json!({"table": excess.table, "limit": excess.limit, "text": excess.text});
-    json!({
-        "verdict": report.verdict.name(),
-        "over": report.excesses.iter().map(excess).collect::<Vec<_>>(),
+    let mut value = judgement(report.judgement);
+    let facts = json!({
         "at_risk": diff.at_risk(),
         "moved": diff.moved(),
         "rows": diff.total(),
@@ -21,6 +21,34 @@ pub(crate) fn value(report: &Report<'_>) -> Value {
         "notes": remarks(diff),
         "certificate": report.certificate,
         "tables": diff.tables.iter().map(table).collect::<Vec<_>>(),
+    });
+    if let (Some(value), Value::Object(facts)) = (value.as_object_mut(), facts) {
+        value.extend(facts);
+    }
+    value
+}
+
+/// The verdict, and what it follows from.
+pub(crate) fn judgement(judgement: &Judgement) -> Value {
+    let asked = |asked: &Asked| {
+        json!({
+            "condition": asked.condition.to_string(),
+            "table": asked.table,
+            "text": asked.text,
+            "rows": asked.rows,
+            "share": asked.share,
+            "accepted": asked.is_accepted,
+            "confirmed_by": asked.condition.confirmed_by(),
+        })
+    };
+    let reason = |reason: &Unsafe| json!({"table": reason.table, "limit": reason.limit, "text": reason.text});
+    json!({
+        "verdict": judgement.verdict.name(),
+        "outcome": judgement.outcome().name(),
+        "conditions": judgement.conditions.iter().map(asked).collect::<Vec<_>>(),
+        "reasons": judgement.reasons.iter().map(reason).collect::<Vec<_>>(),
+        "forced": judgement.forced,
+        "unneeded": judgement.unneeded.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
 }
 
@@ -45,6 +73,8 @@ fn table(table: &TableDiff) -> Value {
     let rows = &table.rows;
     json!({
         "name": table.name,
+        "old_name": table.old_name,
+        "fail_open": {"old": table.fail_open[0], "new": table.fail_open[1]},
         "present": {"old": table.present[0], "new": table.present[1]},
         "config": table.config.iter().map(change).collect::<Vec<_>>(),
         "rows": {
@@ -54,13 +84,16 @@ fn table(table: &TableDiff) -> Value {
             "unnecessary": rows.unnecessary,
             "by_max_share": rows.by_max_share,
             "at_risk": rows.at_risk,
+            "expected_at_risk": rows.expected,
             "rehashed": rows.rehashed,
             "settled": rows.settled,
         },
-        "risks": rows.risks.iter().map(|((backend, risk), count)| json!({
+        "breaks": rows.breaks.iter().map(|((backend, cause), breaks)| json!({
             "backend": table.id(*backend),
-            "reason": reason(*risk),
-            "rows": count,
+            "cause": cause_name(*cause),
+            "risk": cause.is_risk(),
+            "rows": breaks.rows,
+            "expected_rows": breaks.expected,
         })).collect::<Vec<_>>(),
         "backends": table.backends.iter().map(|backend| backend_value(backend, table)).collect::<Vec<_>>(),
         "before": shape(&table.shape[0], table),
@@ -69,12 +102,16 @@ fn table(table: &TableDiff) -> Value {
     })
 }
 
-/// Name of a reason.
-pub(crate) const fn reason(risk: Risk) -> &'static str {
-    match risk {
-        Risk::Dropped => "dropped",
-        Risk::Cut => "cut",
-        Risk::Rehashed => "rehashed",
+const fn cause_name(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Dropped => "dropped",
+        Cause::Cut => "cut",
+        Cause::Rehashed => "rehashed",
+        Cause::Taken => "address_taken",
+        Cause::Left => "left",
+        Cause::Renumbered => "renumbered",
+        Cause::Older => "older",
+        Cause::KnownGone => "known_gone",
     }
 }
 

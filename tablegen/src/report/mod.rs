@@ -11,17 +11,15 @@ pub(crate) mod summary;
 mod text;
 
 use crate::review::diff::Diff;
-use crate::review::verdict::{Excess, ReviewVerdict};
+use crate::review::verdict::Judgement;
 
 /// A change and the verdict on it, for display.
 #[derive(Debug)]
 pub struct Report<'a> {
     /// The change.
     pub diff: &'a Diff,
-    /// The verdict on it.
-    pub verdict: ReviewVerdict,
-    /// Limits that the change exceeds.
-    pub excesses: &'a [Excess],
+    /// The verdict on it, with its conditions and reasons.
+    pub judgement: &'a Judgement,
     /// The certificate of the new table, as `verify --certificate` wrote it.
     pub certificate: Option<&'a serde_json::Value>,
 }

@@ -8,6 +8,7 @@ use crate::format::natural;
 use crate::format::number::{counted, grouped, percent, rows, signed};
 use crate::review::diff::{BackendDiff, Failed, Failure, NO_BACKEND, Shape, TableDiff, USUAL_MTU, Version};
 use crate::review::remarks::{remarks, risks};
+use crate::review::verdict::{Asked, Judgement, Unsafe};
 use std::cmp::Reverse;
 use std::fmt;
 
@@ -18,10 +19,7 @@ const CHANGES: usize = 12;
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "verdict: {}", self.verdict)?;
-        for excess in self.excesses {
-            writeln!(f, "  {} {}: {}", excess.limit, excess.table, excess.text)?;
-        }
+        write!(f, "{}", self.judgement)?;
         writeln!(f, "old {}", version(&self.diff.old))?;
         writeln!(f, "new {}", version(&self.diff.new))?;
         for remark in remarks(self.diff) {
@@ -34,6 +32,30 @@ impl fmt::Display for Report<'_> {
             )?;
         }
         self.diff.tables.iter().try_for_each(|table| write_table(f, table))
+    }
+}
+
+impl fmt::Display for Judgement {
+    /// The verdict, then why: reasons, conditions that are open, conditions that are accepted.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = |table: &str| if table.is_empty() { String::new() } else { format!("table {table}: ") };
+        writeln!(f, "verdict: {}", self.verdict)?;
+        for Unsafe { table, limit, text } in &self.reasons {
+            let limit = if limit.is_empty() { String::new() } else { format!("{limit}: ") };
+            writeln!(f, "  not safe: {limit}{}{text}", of(table))?;
+        }
+        if let Some(reason) = &self.forced {
+            writeln!(f, "  forced: {reason}")?;
+        }
+        for asked in &self.conditions {
+            let Asked { condition, table, text, .. } = asked;
+            let word = if asked.is_accepted { "accepted" } else { "if" };
+            writeln!(f, "  {word} {condition}: {}{text}", of(table))?;
+            if !asked.is_accepted {
+                writeln!(f, "     confirmed by {}; then: --accept '{condition}'", condition.confirmed_by())?;
+            }
+        }
+        self.unneeded.iter().try_for_each(|condition| writeln!(f, "  not needed: {condition}"))
     }
 }
 

@@ -99,7 +99,11 @@ impl Ranked {
 
 impl<'a> Work<'a> {
     fn new(table: &'a Table, before: Option<Before<'a>>, rows: u32) -> Self {
-        let same_flows = |old: &Table| old.hash_key == table.hash_key && old.hash_fields == table.hash_fields;
+        // One of the two look-ups finds the old row.
+        let same_flows = |old: &Table| {
+            let fields = [table.hash_fields, table.alt_hash_fields];
+            old.hash_key == table.hash_key && fields.contains(&old.hash_fields)
+        };
         let before = before.filter(|before| same_flows(before.table));
         let candidates = (0u16..).zip(&table.backends).filter(|(_, one)| one.state != State::Inactive);
         let by_id: HashMap<&str, u16> = candidates.map(|(at, one)| (one.id.as_str(), at)).collect();

@@ -194,7 +194,8 @@ fn what_surprises_is_said() {
         warnings,
         [
             "test.yaml:4:11: tables[0].seed: the same as hash_key, which must stay secret",
-            "test.yaml:9:7: tables[0].backends: no backend accepts new connections (active or filling, and up)",
+            "test.yaml:9:7: tables[0].backends: no backend accepts new connections (active or filling, and up): fail-open is \
+             in force, and new connections go to servers that are draining or down",
             "test.yaml:9:7: tables[0].backends: IPv4 and IPv6 are mixed: a packet carries hops of its primary's family only",
         ]
     );

@@ -4,8 +4,10 @@ use crate::tables::{self, ROWS, backend, backends, first, next, sealed, settled,
 use common::backend::{Health, State};
 use common::flow::HashFields;
 use common::table::ForwardingTable;
-use tablegen::review::diff::{Descent, Diff, Failed, Risk, RowChange, TableDiff};
-use tablegen::review::verdict::{Amount, Limits, ReviewVerdict};
+use tablegen::review::condition::Condition;
+use tablegen::review::diff::{Descent, Diff, Failed, RowChange, TableDiff};
+use tablegen::review::holders::Cause;
+use tablegen::review::verdict::{Amount, Judgement, Limits, ReviewVerdict, Stated};
 use tablegen::verify::slow;
 
 fn only(diff: &Diff) -> &TableDiff {
@@ -14,7 +16,11 @@ fn only(diff: &Diff) -> &TableDiff {
 }
 
 fn verdict(diff: &Diff) -> ReviewVerdict {
-    ReviewVerdict::new(diff, &[])
+    judged(diff).verdict
+}
+
+fn judged(diff: &Diff) -> Judgement {
+    Judgement::new(diff, &Stated::default())
 }
 
 #[test]
@@ -75,7 +81,7 @@ fn without_previous_two_added_at_once_lose_one_row_in_fifteen() {
     let share = f64::from(only(&diff).rows.at_risk) / f64::from(ROWS);
     assert!((share - 2.0 / 30.0).abs() < 0.004, "{share}");
     assert_eq!(diff.descent, Descent::Rootless);
-    assert!(matches!(verdict(&diff), ReviewVerdict::AtRisk(rows) if rows == diff.at_risk()));
+    assert_eq!(verdict(&diff), ReviewVerdict::NotSafe);
 }
 
 #[test]
@@ -85,15 +91,18 @@ fn removal_after_a_drain_is_safe_and_removal_in_service_is_not() {
     without.remove(2);
     let cut = Diff::new(&serving, &next(&serving, without.clone()));
     let owned = serving.tables()[0].rows_owned()[2];
-    assert_eq!(only(&cut).rows.risks.get(&(2, Risk::Cut)), Some(&owned));
-    assert_eq!(verdict(&cut), ReviewVerdict::AtRisk(owned.into()));
+    assert_eq!(only(&cut).rows.breaks.get(&(2, Cause::Cut)).unwrap().rows, owned);
+    assert_eq!((only(&cut).rows.at_risk, verdict(&cut)), (owned, ReviewVerdict::NotSafe));
 
     let inactive = Diff::new(&serving, &next(&serving, with_state(backends(6), 2, State::Inactive)));
-    assert_eq!(only(&inactive).rows.risks.get(&(2, Risk::Cut)), Some(&owned));
+    assert_eq!(only(&inactive).rows.breaks.get(&(2, Cause::Cut)).unwrap().rows, owned);
 
     let draining = next(&serving, with_state(backends(6), 2, State::Draining));
     let removed = Diff::new(&draining, &next(&draining, without));
-    assert_eq!((only(&removed).rows.moved, verdict(&removed)), (0, ReviewVerdict::Safe));
+    assert_eq!((only(&removed).rows.moved, verdict(&removed)), (0, ReviewVerdict::SafeIf));
+    let asked: Vec<(Condition, u32)> =
+        judged(&removed).conditions.iter().map(|asked| (asked.condition.clone(), asked.rows)).collect();
+    assert_eq!(asked, [(Condition::Idle("b-002".into()), owned)]);
     assert_eq!(only(&removed).backends[2].condition[1], None);
 }
 
@@ -114,7 +123,13 @@ fn a_settled_table_forgives_owners_before_the_last() {
     let c = settled(&b, backends(6));
     let diff = Diff::new(&b, &c);
     assert!(only(&diff).rows.settled);
-    assert_eq!((diff.moved(), verdict(&diff)), (0, ReviewVerdict::Safe));
+    assert_eq!((diff.moved(), diff.at_risk(), verdict(&diff)), (0, 0, ReviewVerdict::SafeIf));
+    let (before, after) = (&b.tables()[0], &c.tables()[0]);
+    let unlisted =
+        |row: u32| before.lineage.get(row).iter().filter(move |one| !after.hops.get(row).contains(one));
+    let lost = u32::try_from((0..ROWS).flat_map(unlisted).count()).unwrap();
+    let judged = judged(&diff);
+    assert_eq!((&judged.conditions[0].condition, judged.conditions[0].rows), (&Condition::Settled, lost));
     assert!(only(&diff).rows.changed > 0, "third hops go away");
     let unsettled = Diff::new(&b, &next(&b, backends(6)));
     assert!(!only(&unsettled).rows.settled);
@@ -214,22 +229,21 @@ fn limits_are_kept_or_broken_by_name() {
     let old = first(backends(10));
     let new = next(&old, with_state(backends(10), 3, State::Draining));
     let diff = Diff::new(&old, &new);
-    let broken = |limits: Limits| -> Vec<&'static str> {
-        limits.excesses(&diff).iter().map(|excess| excess.limit).collect()
+    let broken = |limits: Limits| -> Vec<String> {
+        let judged = Judgement::new(&diff, &Stated { limits, ..Stated::default() });
+        let open: Vec<String> = judged.open().map(|asked| asked.condition.to_string()).collect();
+        judged.reasons.iter().map(|reason| reason.limit.to_owned()).chain(open).collect()
     };
-    let none = Limits::default();
-    assert!(broken(none).is_empty());
-    assert_eq!(broken(Limits { max_moved: Some(Amount::Percent(5.0)), ..none }), ["--max-moved"]);
-    assert!(broken(Limits { max_moved: Some(Amount::Percent(12.0)), ..none }).is_empty());
-    assert!(broken(Limits { max_at_risk: Some(Amount::Rows(0)), ..none }).is_empty());
-    assert!(broken(Limits { max_unnecessary: Some(Amount::Rows(0)), ..none }).is_empty());
-    assert_eq!(broken(Limits { max_load: Some(1.0), ..none }), ["--max-load"]);
-    let excesses = Limits { max_load: Some(1.0), ..none }.excesses(&diff);
-    assert_eq!(ReviewVerdict::new(&diff, &excesses), ReviewVerdict::OverLimit);
+    let usual = Limits::default();
+    assert!(broken(usual).is_empty());
+    assert_eq!(broken(Limits { max_moved: Amount::Percent(5.0), ..usual }), ["hop2(11 %)"]);
+    assert!(broken(Limits { max_moved: Amount::Percent(12.0), ..usual }).is_empty());
+    assert!(broken(Limits { max_unnecessary: Some(Amount::Rows(0)), ..usual }).is_empty());
+    assert_eq!(broken(Limits { max_load: 1.0, ..usual })[0], "--max-load");
 }
 
 #[test]
-fn a_table_that_goes_away_puts_its_rows_at_risk() {
+fn a_table_that_goes_away_retires_its_binds() {
     let both = |names: &[&str]| {
         let made = slow::rebuilt(&tables::parameters(backends(3)), None, ROWS);
         let tables = names.iter().zip(0u16..).map(|(name, at)| {
@@ -240,7 +254,10 @@ fn a_table_that_goes_away_puts_its_rows_at_risk() {
         ForwardingTable::new(None, tables.collect()).unwrap()
     };
     let diff = Diff::new(&both(&["api", "web"]), &both(&["api"]));
-    assert_eq!((diff.tables[0].rows.at_risk, diff.tables[1].rows.at_risk), (0, ROWS));
+    let judged = judged(&diff);
+    assert_eq!((diff.at_risk(), judged.verdict), (0, ReviewVerdict::SafeIf));
+    assert_eq!(judged.conditions[0].condition, Condition::Retired("tcp 203.0.113.10:444".into()));
+    assert_eq!(judged.conditions[0].share, 1.0);
     let diff = Diff::new(&both(&["api"]), &both(&["api", "web"]));
     assert_eq!(diff.at_risk(), 0);
 }

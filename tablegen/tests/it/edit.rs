@@ -6,6 +6,7 @@ use tablegen::config::Config;
 use tablegen::edit::step::Request;
 use tablegen::edit::{Action, EditError, Layout, apply, rewrite};
 use tablegen::generate::{History, generate};
+use tablegen::review::verdict::Stated;
 
 const TEXT: &str = "\
 # The shop.
@@ -101,23 +102,24 @@ fn unsafe_steps_are_refused_and_the_safe_part_is_named() {
     let file = Path::new("shop.yaml");
     let config = Config::parse(TEXT, file).unwrap();
     let current = generate(&config.tables, History::None).unwrap().table;
-    let request = |text, current, action| Request { file, text, current, table: None, action };
+    let stated = &Stated::default();
+    let request = |text, current, action| Request { file, text, current, table: None, action, stated };
 
     let drain = request(TEXT, &current, Action::Drain);
     let all = ids(&["web-1", "web-2", "web-3", "web-4"]);
-    assert!(drain.step(&all[..1]).unwrap().refusals.is_empty());
-    assert!(drain.step(&all).unwrap().refusals[0].contains("no backend that accepts"));
-    assert_eq!(drain.safe_part(&all), &all[..3]);
+    assert!(drain.step(&all[..1]).unwrap().refusals().is_empty());
+    assert!(drain.step(&all).unwrap().refusals()[0].contains("fail-open is in force"));
+    assert_eq!(drain.safe_part(&all), &all[..1], "two of four would leave the others twice their rows");
 
     let remove = request(TEXT, &current, Action::Remove);
-    assert!(remove.step(&all[..1]).unwrap().refusals[0].contains("drain it first"));
+    assert!(remove.step(&all[..1]).unwrap().refusals()[1].contains("drain it first"));
     assert!(remove.safe_part(&all).is_empty());
 
     let drained = drain.step(&all[..1]).unwrap();
     let next = generate(&Config::parse(&drained.text, file).unwrap().tables, History::Parent(&current))
         .unwrap()
         .table;
-    assert!(request(&drained.text, &next, Action::Remove).step(&all[..1]).unwrap().refusals.is_empty());
+    assert!(request(&drained.text, &next, Action::Remove).step(&all[..1]).unwrap().refusals().is_empty());
 }
 
 /// With lists of two hops, a row has room for one owner in flight: a second drain while the first lasts is too much.
@@ -130,12 +132,19 @@ fn more_owners_in_flight_than_hops_are_refused() {
     let first = build(&text, History::None);
     let one = apply(&text, file, None, "web-1", Action::Drain).unwrap();
     let second = build(&one, History::Parent(&first));
-    let request = Request { file, text: &one, current: &second, table: None, action: Action::Drain };
+    let request = Request {
+        file,
+        text: &one,
+        current: &second,
+        table: None,
+        action: Action::Drain,
+        stated: &Stated::default(),
+    };
     let step = request.step(&ids(&["web-2"])).unwrap();
     assert!(
-        step.refusals.iter().any(|refusal| refusal.contains("is no longer a hop there")),
+        step.refusals().iter().any(|refusal| refusal.contains("is no longer a hop there")),
         "{:?}",
-        step.refusals
+        step.refusals()
     );
 }
 

@@ -8,7 +8,8 @@ use common::hash::SipKey;
 use common::table::{ForwardingTable, Table};
 use tablegen::config::{Config, TableSpec};
 use tablegen::generate::History;
-use tablegen::review::diff::{Diff, Risk};
+use tablegen::review::diff::Diff;
+use tablegen::review::holders::Cause;
 use tablegen::verify::{Proof, Reason};
 
 /// Three tables in a row: four backends; two more; then one drains and one is down.
@@ -39,7 +40,7 @@ fn line() -> Line {
     last[2].weight = 2.0;
     let spec = with_zones(last);
     let right = support::build(&spec, History::Parent(&parent));
-    Line { grandparent, parent, config: Config { tables: vec![spec], warnings: Vec::new() }, right }
+    Line { grandparent, parent, config: Config { tables: vec![spec], ..Config::default() }, right }
 }
 
 /// The first row whose lists please.
@@ -203,7 +204,7 @@ fn every_fault_is_found_for_the_right_reason() {
 fn a_bound_of_shares_is_proved_and_held() {
     let bounded = |backends| TableSpec { max_share: Some(1.002), ..spec(backends) };
     let parent = support::build(&bounded(named(4)), History::None);
-    let config = Config { tables: vec![bounded(named(5))], warnings: Vec::new() };
+    let config = Config { tables: vec![bounded(named(5))], ..Config::default() };
     let right = support::build(&config.tables[0], History::Parent(&parent));
     let proof = Proof::new(&right, &config, Some(&parent));
     assert!(proof.holds() && proof.tables[0].by_max_share > 0, "{proof}");
@@ -251,7 +252,7 @@ fn diff_finds_lost_owners_by_itself() {
         fault(&mut table);
         let diff = Diff::new(&parent, &ForwardingTable::new(Some(&parent), vec![table]).unwrap());
         assert!(diff.at_risk() > 0, "{name} {reasons:?}");
-        assert!(diff.tables[0].rows.risks.keys().all(|(_, risk)| *risk != Risk::Cut));
+        assert!(diff.tables[0].rows.breaks.keys().all(|(_, cause)| *cause != Cause::Cut), "{name}");
     }
 }
 
@@ -259,7 +260,7 @@ fn diff_finds_lost_owners_by_itself() {
 fn a_table_without_a_parent_is_proved_alone_and_a_settled_one_with_it() {
     let Line { grandparent, parent, config, right } = line();
     let first =
-        Config { tables: vec![TableSpec { spread_zones: true, ..spec(named(4)) }], warnings: Vec::new() };
+        Config { tables: vec![TableSpec { spread_zones: true, ..spec(named(4)) }], ..Config::default() };
     assert!(Proof::new(&grandparent, &first, None).holds());
     let settled = support::build(&config.tables[0], History::Settled(&parent));
     let proof = Proof::new(&settled, &config, Some(&parent));

@@ -9,12 +9,12 @@ use tablegen::config::TableSpec;
 use tablegen::generate::History;
 use tablegen::report::{Report, html};
 use tablegen::review::diff::Diff;
-use tablegen::review::verdict::ReviewVerdict;
+use tablegen::review::verdict::{Judgement, Stated};
 
 pub(crate) fn page(old: &ForwardingTable, new: &ForwardingTable) -> String {
     let diff = Diff::new(old, new);
     html::page(
-        &Report { verdict: ReviewVerdict::new(&diff, &[]), diff: &diff, excesses: &[], certificate: None },
+        &Report { judgement: &Judgement::new(&diff, &Stated::default()), diff: &diff, certificate: None },
         old,
         new,
     )
@@ -80,8 +80,8 @@ fn people_find_names_where_they_look() {
         .for_each(|one| one.weight = 2.0);
     let new = build(&spec(all), History::Parent(&old));
     let diff = Diff::new(&old, &new);
-    let report =
-        Report { verdict: ReviewVerdict::new(&diff, &[]), diff: &diff, excesses: &[], certificate: None };
+    let judgement = Judgement::new(&diff, &Stated::default());
+    let report = Report { judgement: &judgement, diff: &diff, certificate: None };
     let (text, page) = (report.to_string(), html::page(&report, &old, &new));
     assert!(text.contains("web-2, web-10  weight: 1 → 2"), "{text}");
     let lines = text.split("× fair  gained").nth(1).unwrap().lines().skip(1).take(12);

@@ -6,6 +6,7 @@ use common::table::ForwardingTable;
 use tablegen::config::{Config, TableSpec};
 use tablegen::generate::History;
 use tablegen::review::plan::{Joining, PlanError, PlanStep, Wait, plan};
+use tablegen::review::verdict::ReviewVerdict;
 
 fn named(count: usize) -> Vec<Backend> {
     let ids: Vec<String> = (1..=count).map(|at| format!("web-{at}")).collect();
@@ -13,7 +14,7 @@ fn named(count: usize) -> Vec<Backend> {
 }
 
 fn config(spec: TableSpec) -> Config {
-    Config { tables: vec![spec], warnings: Vec::new() }
+    Config { tables: vec![spec], ..Config::default() }
 }
 
 /// Every step is safe and the child of the one before, and the last has the target's backends.
@@ -49,9 +50,17 @@ fn leavers_are_drained_then_removed_when_their_connections_have_ended() {
     let current = build(&spec(named(5)), History::None);
     let target = spec(named(3));
     let steps = plan(&current, &config(target.clone()), &Joining::AtOnce).unwrap();
-    assert_eq!(steps.iter().map(|step| step.wait).collect::<Vec<_>>(), [Wait::None, Wait::Connections]);
-    assert_eq!(steps[0].changes, ["web-4: active → draining", "web-5: active → draining"]);
-    assert_eq!(steps[1].diff.moved(), 0);
+    // Both at once would leave the other three 5/3 of their rows.
+    assert_eq!(
+        steps.iter().map(|step| step.wait).collect::<Vec<_>>(),
+        [Wait::None, Wait::Rollout, Wait::Connections]
+    );
+    assert_eq!(steps[0].changes, ["web-4: active → draining"]);
+    assert_eq!(steps[1].changes, ["web-5: active → draining"]);
+    assert_eq!(steps[2].diff.moved(), 0);
+    let asked: Vec<String> = steps[2].judgement.open().map(|asked| asked.condition.to_string()).collect();
+    assert_eq!(asked, ["idle(web-4)", "idle(web-5)"]);
+    assert!(steps[..2].iter().all(|step| step.judgement.verdict == ReviewVerdict::Safe));
     checked(&current, &target, &steps);
 }
 
@@ -108,7 +117,7 @@ fn what_does_not_fit_the_hops_waits_and_settles() {
 fn a_change_that_is_never_safe_is_refused() {
     let current = build(&spec(named(4)), History::None);
     let rekeyed = TableSpec { hash_key: common::hash::SipKey::new([9; 16]), ..spec(named(4)) };
-    assert!(matches!(plan(&current, &config(rekeyed), &Joining::AtOnce), Err(PlanError::Stuck(_))));
+    assert!(matches!(plan(&current, &config(rekeyed), &Joining::AtOnce), Err(PlanError::Stuck { .. })));
 }
 
 /// The owner of each row in `after` is a hop of that row in `before`, by host and by id.

@@ -442,7 +442,8 @@ fn hops_of_another_address_family_are_listed_last_and_count_as_lost() {
     assert_eq!(won, after.rows_owned()[six]);
     let diff = tablegen::review::diff::Diff::new(&tables[0], &tables[1]);
     assert_eq!(diff.at_risk(), u64::from(won));
-    let config = tablegen::config::Config { tables: vec![spec(mixed)], warnings: Vec::new() };
+    let config =
+        tablegen::config::Config { tables: vec![spec(mixed)], ..tablegen::config::Config::default() };
     let proof = tablegen::verify::Proof::new(&tables[1], &config, Some(&tables[0]));
     let lost: Vec<u32> = proof.findings.iter().map(|one| one.rows).collect();
     assert_eq!((proof.tables[0].differing, lost.iter().sum::<u32>()), (0, won), "{proof}");

@@ -16,7 +16,7 @@ use crate::format::number::{counted, either, grouped, percent};
 use crate::format::{listed, rendered, script_json};
 use crate::review::diff::{Diff, TableDiff, Version};
 use crate::review::remarks::remarks;
-use crate::review::verdict::{Excess, ReviewVerdict};
+use crate::review::verdict::{Asked, Judgement, ReviewVerdict, Unsafe};
 use askama::Template;
 use common::table::ForwardingTable;
 use section::Section;
@@ -37,7 +37,9 @@ struct ChangePage<'a> {
     verdict: ReviewVerdict,
     heading: String,
     summary: String,
-    excesses: &'a [Excess],
+    reasons: &'a [Unsafe],
+    conditions: &'a [Asked],
+    forced: Option<&'a str>,
     versions: [(&'static str, &'a Version, String); 2],
     remarks: Vec<String>,
     sections: Vec<Section<'a>>,
@@ -64,10 +66,12 @@ pub fn page(report: &Report<'_>, old: &ForwardingTable, new: &ForwardingTable) -
         title: format!("{} → {}", diff.old.digest.short(), diff.new.digest.short()),
         style: include_str!("../../../templates/change.css"),
         script: include_str!("../../../templates/change.js"),
-        verdict: report.verdict,
-        heading: heading(report.verdict),
-        summary: summary(diff, report.verdict),
-        excesses: report.excesses,
+        verdict: report.judgement.verdict,
+        heading: heading(report.judgement),
+        summary: summary(diff),
+        reasons: &report.judgement.reasons,
+        conditions: &report.judgement.conditions,
+        forced: report.judgement.forced.as_deref(),
         versions: [version("before", &diff.old), version("after", &diff.new)],
         remarks: remarks(diff),
         sections: changed
@@ -87,27 +91,29 @@ fn is_changed(table: &TableDiff) -> bool {
     table.rows.changed > 0 || !table.config.is_empty() || table.present != [true, true]
 }
 
-fn heading(verdict: ReviewVerdict) -> String {
-    match verdict {
+fn heading(judgement: &Judgement) -> String {
+    match judgement.verdict {
         ReviewVerdict::Safe => "Safe".to_owned(),
-        ReviewVerdict::AtRisk(_) => verdict.to_string(),
-        ReviewVerdict::OverLimit => "Over limit".to_owned(),
+        ReviewVerdict::SafeIf => {
+            format!("Safe if {} true", counted_conditions(judgement.open().count()))
+        }
+        ReviewVerdict::NotSafe => "Not safe".to_owned(),
     }
 }
 
-fn summary(diff: &Diff, verdict: ReviewVerdict) -> String {
+fn counted_conditions(count: usize) -> String {
+    format!("{} {}", counted(count, "condition"), either(count, "is", "are"))
+}
+
+fn summary(diff: &Diff) -> String {
     let moved = percent(diff.moved() as f64, diff.total() as f64);
     let change = either(diff.moved(), "changes", "change");
-    match verdict {
-        ReviewVerdict::Safe => format!(
-            "{} of {} rows ({moved}) {change} owner; every backend that may hold their connections is still a hop.",
-            grouped(diff.moved()),
-            grouped(diff.total())
-        ),
-        _ => format!(
-            "{} may lose connections; {} {change} owner.",
-            counted(diff.at_risk(), "row"),
-            grouped(diff.moved())
+    let [all, total] = [diff.moved(), diff.total()].map(grouped);
+    match diff.at_risk() {
+        0 => format!("{all} of {total} rows ({moved}) {change} owner; no row is at risk."),
+        rows => format!(
+            "{} may lose connections; {all} of {total} rows ({moved}) {change} owner.",
+            counted(rows, "row")
         ),
     }
 }

@@ -35,6 +35,8 @@ pub struct Failure {
     pub worst: Option<(u32, u32, f64)>,
     /// Number of backends that take over rows.
     pub heirs: u32,
+    /// Rows that each of them takes over, by number.
+    pub gains: Vec<(u32, u32)>,
 }
 
 /// The failure of every backend that owns rows, then of every zone, in order. A table with one zone only has
@@ -50,7 +52,8 @@ pub(super) fn failures(table: &Table, mapping: &Mapping) -> Vec<Failure> {
     let failure = |failed, rows, gone: &dyn Fn(u16) -> bool, gains: Option<&BTreeMap<u16, u32>>| {
         let gains = gains.unwrap_or(&none);
         let worst = loads.worst(gone, gains).map(|worst| (number(worst.index), worst.rows, worst.load));
-        Failure { failed, rows, worst, heirs: count(gains) }
+        let gains: Vec<(u32, u32)> = gains.iter().map(|(heir, rows)| (number(*heir), *rows)).collect();
+        Failure { failed, rows, worst, heirs: u32::try_from(gains.len()).unwrap_or(u32::MAX), gains }
     };
     let backends = (0u16..).zip(&loads.owned).filter(|(_, rows)| **rows > 0).map(|(index, rows)| {
         failure(Failed::Backend(number(index)), *rows, &|other| other == index, heirs.of_backend.get(&index))
@@ -152,10 +155,6 @@ impl Bounds {
         let most = most_keys(loads.table.hops.len(), weight / left, max_share);
         u32::try_from(most).unwrap_or(u32::MAX)
     }
-}
-
-fn count(gains: &BTreeMap<u16, u32>) -> u32 {
-    u32::try_from(gains.len()).unwrap_or(u32::MAX)
 }
 
 /// The zones of a table, if it has several.

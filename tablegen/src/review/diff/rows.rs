@@ -1,6 +1,7 @@
 //! Changes of each row.
 
 use super::roles::eligible;
+use crate::review::holders::{Breaks, Cause, Reach, Reading};
 use common::backend::Backend;
 use common::table::Table;
 use std::collections::BTreeMap;
@@ -44,17 +45,6 @@ impl Mapping {
     }
 }
 
-/// The reason for which connections of a row may break.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Risk {
-    /// The backend is still in the table and was a hop of the row, and is no longer one.
-    Dropped,
-    /// The backend was removed or made inactive while it accepted connections: it was not drained.
-    Cut,
-    /// The flows of the row use other rows now, in which the backend need not be a hop.
-    Rehashed,
-}
-
 /// The change of one row, for the pictures. From harmless to harmful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowChange {
@@ -83,10 +73,12 @@ pub struct RowChanges {
     pub unnecessary: u32,
     /// Rows that moved between two backends which both stay, because `max_share` is set.
     pub by_max_share: u32,
-    /// Rows with a backend that may hold connections and is no longer a hop.
+    /// Rows in which connections break whatever anybody confirms.
     pub at_risk: u32,
-    /// Rows at risk by backend and reason.
-    pub risks: BTreeMap<(u32, Risk), u32>,
+    /// Rows at risk, each times the probability that its connections break.
+    pub expected: f64,
+    /// Rows that do not reach a holder, by backend and cause.
+    pub breaks: BTreeMap<(u32, Cause), Breaks>,
     /// Rows owned before and after, by backend number.
     pub owned: Vec<[u32; 2]>,
     /// Rows that changed owner, by old and new owner. None stands for an empty row.
@@ -101,13 +93,22 @@ pub struct RowChanges {
 }
 
 impl RowChanges {
-    /// Compares all rows. `settled`: the new file says that it was built on the old one with `--settle`.
-    pub(super) fn new(old: Option<&Table>, new: Option<&Table>, mapping: &Mapping, settled: bool) -> Self {
+    /// Compares all rows. `settled`: the new file says that it was built on the old one with `--settle`. `judged`: flows of
+    /// the old table use the new one, so that its rows matter; `None` if no bind leads from the one to the other.
+    pub(super) fn new(
+        old: Option<&Table>,
+        new: Option<&Table>,
+        mapping: &Mapping,
+        settled: bool,
+        judged: Option<Reading<'_>>,
+    ) -> Self {
+        let both = old.zip(new).zip(judged);
+        let reach = both.map(|((old, new), reading)| Reach::new(old, new, reading));
         let total = [old, new].into_iter().flatten().map(Table::rows).max().unwrap_or(0);
         let mut changes = Self {
             total,
             owned: vec![[0; 2]; mapping.ids.len()],
-            rehashed: old.zip(new).is_some_and(|(old, new)| rehashed(old, new)),
+            rehashed: reach.as_ref().is_some_and(|reach| !reach.finds_rows()),
             settled,
             each: Vec::with_capacity(total as usize),
             ..Self::default()
@@ -116,7 +117,10 @@ impl RowChanges {
         let reasons = Reasons::new(&sides, mapping);
         let mut moves = Moves::new(mapping.ids.len());
         for row in 0..total {
-            let change = changes.row(row, &sides, mapping, &reasons, &mut moves);
+            let mut change = changes.row(row, &sides, mapping, &reasons, &mut moves);
+            if reach.as_ref().is_some_and(|reach| changes.count_breaks(row, reach, mapping)) {
+                change = RowChange::AtRisk;
+            }
             changes.each.push(change);
         }
         changes.moves = moves.counted();
@@ -157,36 +161,25 @@ impl RowChanges {
                 change = RowChange::Unnecessary;
             }
         }
-        if self.count_risks(row, sides, mapping, reasons) {
-            self.at_risk += 1;
-            change = RowChange::AtRisk;
-        }
         change
     }
 
-    /// Counts the backends of a row whose connections may break, once each. Returns whether there are any.
-    fn count_risks(&mut self, row: u32, sides: &[Side<'_>; 2], mapping: &Mapping, reasons: &Reasons) -> bool {
-        let [old, new] = sides;
-        let (before, lineage, after) = (old.hops(row), old.lineage(row), new.sent(row));
-        let mut any = false;
-        for (place, hop) in before.iter().enumerate() {
-            let passed_over = reasons.may_hold.get(usize::from(*hop)).copied().unwrap_or(false);
-            if place > 0 && (self.settled || !(lineage.contains(hop) || passed_over)) {
-                continue;
+    /// Counts the holders of a row that the packet does not reach. Returns whether the row is at risk.
+    fn count_breaks(&mut self, row: u32, reach: &Reach<'_>, mapping: &Mapping) -> bool {
+        let mut worst: f64 = 0.0;
+        let breaks = &mut self.breaks;
+        reach.row(row, |holder, cause, chance| {
+            let Some(number) = mapping.number(0, holder) else { return };
+            let entry = breaks.entry((number, cause)).or_default();
+            entry.rows += 1;
+            entry.expected += chance;
+            if cause.is_risk() {
+                worst = worst.max(chance);
             }
-            let Some(number) = mapping.number(0, *hop) else { continue };
-            let position = mapping.positions.get(number as usize).and_then(|[_, new]| *new);
-            let kept = position.is_some_and(|position| after.clone().any(|hop| hop == position));
-            let risk = match reasons.leaving.get(usize::from(*hop)).copied().unwrap_or(Leaving::Stays) {
-                Leaving::Stays if self.rehashed => Risk::Rehashed,
-                Leaving::Stays if !kept => Risk::Dropped,
-                Leaving::Cut => Risk::Cut,
-                _ => continue,
-            };
-            *self.risks.entry((number, risk)).or_default() += 1;
-            any = true;
-        }
-        any
+        });
+        self.expected += worst;
+        self.at_risk += u32::from(worst > 0.0);
+        worst > 0.0
     }
 }
 
@@ -205,15 +198,6 @@ impl<'a> Side<'a> {
     fn hops(&self, row: u32) -> &'a [u16] {
         self.table.map_or(&[], |table| table.hops.get(row & self.mask))
     }
-
-    fn sent(&self, row: u32) -> impl Iterator<Item = u16> + Clone + use<'a> {
-        let (table, row) = (self.table, row & self.mask);
-        table.into_iter().flat_map(move |table| table.sent(row))
-    }
-
-    fn lineage(&self, row: u32) -> &'a [u16] {
-        self.table.map_or(&[], |table| table.lineage.get(row & self.mask))
-    }
 }
 
 fn same([old, new]: [&[u16]; 2], mapping: &Mapping) -> bool {
@@ -222,34 +206,12 @@ fn same([old, new]: [&[u16]; 2], mapping: &Mapping) -> bool {
     old.len() == new.len() && numbers(0, old) == numbers(1, new)
 }
 
-/// Whether flows use other rows than before, and the second look-up does not use the old fields.
-fn rehashed(old: &Table, new: &Table) -> bool {
-    let covered = new.alt_hash_fields == old.hash_fields;
-    old.hash_key != new.hash_key || (old.hash_fields != new.hash_fields && !covered)
-}
-
-/// The fate of a backend of the old table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leaving {
-    /// It can still be a hop.
-    Stays,
-    /// It left after a drain, or it was down.
-    Drained,
-    /// It left while it accepted connections.
-    Cut,
-}
-
 /// For each backend, the reasons in the configuration for which rows may move.
 struct Reasons {
     /// By number: it may no longer own rows, or lost weight.
     loses: Vec<bool>,
     /// By number: it may own rows now, or gained weight.
     gains: Vec<bool>,
-    /// By index in the old table.
-    leaving: Vec<Leaving>,
-    /// By index in the old table: draining or down, so passed over as owner, although it may hold
-    /// connections.
-    may_hold: Vec<bool>,
     /// Whether either table sets `max_share`, so that a change of one backend moves rows between others.
     bounded: bool,
 }
@@ -265,16 +227,9 @@ impl Reasons {
             owns.then(|| backend.map(Backend::effective_weight)).flatten()
         };
         let weights = || mapping.positions.iter().map(|[old, new]| [weight(0, *old), weight(1, *new)]);
-        let leaving = old.iter().enumerate().map(|(position, backend)| {
-            let number = mapping.numbers.first().and_then(|numbers| numbers.get(position));
-            let after = number.and_then(|number| mapping.positions.get(*number as usize)?[1]);
-            leaving(backend, after.and_then(|after| new.get(usize::from(after))))
-        });
         Self {
             loses: weights().map(|[old, new]| new.unwrap_or(0.0) < old.unwrap_or(0.0)).collect(),
             gains: weights().map(|[old, new]| new.unwrap_or(0.0) > old.unwrap_or(0.0)).collect(),
-            leaving: leaving.collect(),
-            may_hold: old.iter().map(Backend::is_passed_over).collect(),
             bounded: sides.iter().filter_map(|side| side.table).any(|table| table.max_share.is_some()),
         }
     }
@@ -283,14 +238,6 @@ impl Reasons {
         let (Some(was), Some(is)) = (was, is) else { return false };
         let of = |list: &[bool], number: u32| list.get(number as usize).copied().unwrap_or(false);
         !of(&self.loses, was) && !of(&self.gains, is)
-    }
-}
-
-fn leaving(before: &Backend, after: Option<&Backend>) -> Leaving {
-    match after {
-        Some(after) if after.is_candidate() => Leaving::Stays,
-        _ if before.accepts() => Leaving::Cut,
-        _ => Leaving::Drained,
     }
 }
 

@@ -7,15 +7,18 @@ use common::backend::{Backend, State};
 use common::table::ForwardingTable;
 use std::collections::BTreeSet;
 
-/// The goal with the backends that it leaves out added as draining ones, and whether there are any.
+/// The goal with the backends that it leaves out, or makes inactive, as draining ones; and whether there are any.
 pub(super) fn with_leavers(current: &ForwardingTable, goal: &[TableSpec]) -> (Vec<TableSpec>, bool) {
     let mut any = false;
     let mut specs = goal.to_vec();
     for spec in &mut specs {
         let Some(old) = current.table(&spec.name) else { continue };
-        let gone = old.backends.iter().filter(|old| !spec.backends.iter().any(|new| new.id == old.id));
+        let stays =
+            |old: &Backend, new: &Backend| new.id == old.id && (new.is_candidate() || !old.is_candidate());
+        let gone = old.backends.iter().filter(|old| !spec.backends.iter().any(|new| stays(old, new)));
         let gone: Vec<Backend> = gone.map(leaver).collect();
         any |= !gone.is_empty();
+        spec.backends.retain(|new| gone.iter().all(|gone| gone.id != new.id));
         spec.backends.extend(gone);
     }
     (specs, any)
@@ -58,9 +61,18 @@ fn differing(current: &ForwardingTable, goal: &[TableSpec]) -> Vec<(usize, Strin
         let ids: BTreeSet<&String> = old.iter().chain(&spec.backends).map(|backend| &backend.id).collect();
         let of = |list: &[Backend], id: &str| list.iter().find(|backend| backend.id == id).cloned();
         let changed = ids.into_iter().filter(|id| of(old, id) != of(&spec.backends, id));
-        all.extend(changed.map(|id| (table, id.clone())));
+        all.extend(changed.map(|id| (table, id.clone(), is_relief(of(old, id), of(&spec.backends, id)))));
     }
-    all
+    // What takes load from the others comes first, so that no step leaves too few backends.
+    all.sort_by_key(|(.., relief)| !relief);
+    all.into_iter().map(|(table, id, _)| (table, id)).collect()
+}
+
+/// Does the backend get new connections, or more of them, by the change?
+fn is_relief(old: Option<Backend>, new: Option<Backend>) -> bool {
+    let weight =
+        |one: Option<Backend>| one.filter(Backend::accepts).map_or(0.0, |one| one.effective_weight());
+    weight(new) > weight(old)
 }
 
 /// Whether anything differs: a backend or another value.
