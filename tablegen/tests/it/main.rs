@@ -17,6 +17,7 @@ mod hostile;
 mod incremental;
 mod page;
 mod plan;
+mod reach;
 mod rollout;
 mod share;
 mod simulate;
