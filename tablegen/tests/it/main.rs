@@ -26,3 +26,4 @@ mod steps;
 mod support;
 mod tables;
 mod vectors;
+mod verdict;
