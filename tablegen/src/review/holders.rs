@@ -1,7 +1,7 @@
 //! Reachability: does a packet of the new table reach each host that may have its connections?
 //!
 //! A *holder* of a flow is a host, that is an address, which may have its connections. In the old table these are the
-//! owner of the flow's row and the row's lineage; where the file does not record former owners ([`Built::has_lineage`]),
+//! owner of the flow's row and the row's lineage; where the file does not record former owners (`Built::has_lineage`),
 //! also the hops that are draining or down. If the old table looks flows up twice (`alt_hash_fields`), the holders of
 //! the second row count too: they own the connections that are older than the change of fields.
 //!
