@@ -37,7 +37,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Does it break connections whatever anybody confirms?
+    /// Whether it breaks connections, and no accepted condition allows it.
     pub const fn is_risk(self) -> bool {
         matches!(self, Self::Dropped | Self::Cut | Self::Rehashed | Self::Taken)
     }

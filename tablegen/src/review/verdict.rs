@@ -140,7 +140,7 @@ pub struct Unsafe {
 /// The verdict on a change, and everything that it follows from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
-    /// The verdict, whatever is forced.
+    /// The verdict without `--force`.
     pub verdict: ReviewVerdict,
     /// The conditions, in order of table; those that are accepted too.
     pub conditions: Vec<Asked>,
@@ -200,7 +200,7 @@ impl Judgement {
         Self { verdict, reasons, forced: stated.forced.clone(), unneeded, conditions }
     }
 
-    /// Conditions that nobody has confirmed.
+    /// Conditions that are not accepted.
     pub fn open(&self) -> impl Iterator<Item = &Asked> {
         self.conditions.iter().filter(|asked| !asked.is_accepted)
     }

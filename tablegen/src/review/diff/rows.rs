@@ -73,7 +73,7 @@ pub struct RowChanges {
     pub unnecessary: u32,
     /// Rows that moved between two backends which both stay, because `max_share` is set.
     pub by_max_share: u32,
-    /// Rows in which connections break whatever anybody confirms.
+    /// Rows in which connections break, and no accepted condition allows it.
     pub at_risk: u32,
     /// Rows at risk, each times the probability that its connections break.
     pub expected: f64,
